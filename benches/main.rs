@@ -1,0 +1,3 @@
+//! The benches, one binary.
+
+fn main() {}

@@ -1,0 +1,118 @@
+//! Keys and values of the tokens a model has been fed, with transactions.
+//!
+//! The cache is a pool of *slots*, one token each, shared by all sequences. A sequence is a list of
+//! slots in logical order: the slot of position 0, of position 1, and so on. Three things follow.
+//!
+//! * Keeping the scattered rows of an accepted tree path moves no data: the survivors' slots join
+//!   the list, the others return to the pool.
+//! * Sequences that share a prefix share its slots, counted by reference. A shared slot is never
+//!   written: new rows always get fresh slots.
+//! * Whatever slots a sequence happens to own, attention reads them in logical order, so the bits
+//!   of a result cannot depend on them.
+//!
+//! Rows enter only through a [`Txn`]. They are invisible until [`Txn::commit`] names the survivors,
+//! and dropping the transaction returns the rest, so an error between the two (`?` included) leaves
+//! every sequence as it was.
+//!
+//! ```
+//! use eyrie::{SeqId, cache::{KvCache, Txn}};
+//!
+//! let (layers, width, slots) = (1, 2, 8);
+//! let mut cache = KvCache::new(layers, width, slots);
+//! let seq = SeqId(7);
+//! let mut txn = Txn::begin(&mut cache, &[(seq, 3)]).expect("8 slots are free");
+//! txn.commit(seq, &[0, 2])?; // an anchor and the second of two siblings
+//! drop(txn);
+//! assert_eq!((cache.committed(seq), cache.free()), (2, 6));
+//! # Ok::<(), eyrie::Error>(())
+//! ```
+
+mod slots;
+mod txn;
+
+#[cfg(test)]
+mod tests;
+
+pub use txn::Txn;
+
+use crate::{SeqId, error::Result};
+use slots::Slots;
+
+/// The cache of one model: slot lists by sequence, and per layer the keys and values of all slots.
+///
+/// Invariant: a slot is free, or owned by at least one sequence or by the one open transaction.
+#[derive(Clone, Debug)]
+pub struct KvCache {
+    slots: Slots,
+    layers: Vec<Layer>,
+    width: usize,
+}
+
+/// Keys and values of one layer, `[slots, kv_heads * head_dim]` each.
+#[derive(Clone, Debug)]
+struct Layer {
+    k: Vec<f32>,
+    v: Vec<f32>,
+}
+
+impl KvCache {
+    /// A cache of `slots` tokens for a model of `layers` layers whose keys, and values, are `width`
+    /// floats a token. Memory is touched only as slots are used, lowest first.
+    #[must_use]
+    pub fn new(layers: usize, width: usize, slots: usize) -> Self {
+        let layer = |_| Layer {
+            k: vec![0.0; slots * width],
+            v: vec![0.0; slots * width],
+        };
+        Self {
+            slots: Slots::new(slots),
+            layers: (0..layers).map(layer).collect(),
+            width,
+        }
+    }
+
+    /// Number of tokens of `seq` that are in the cache; 0 for an unknown sequence.
+    #[must_use]
+    pub fn committed(&self, seq: SeqId) -> usize {
+        self.slots.of(seq).len()
+    }
+
+    /// Slots that no sequence owns.
+    #[must_use]
+    pub fn free(&self) -> usize {
+        self.slots.free()
+    }
+
+    /// All slots, free or not.
+    #[must_use]
+    pub fn capacity(&self) -> usize {
+        self.slots.capacity()
+    }
+
+    /// Floats of a key, and of a value, of one token: `kv_heads * head_dim`.
+    #[must_use]
+    pub fn width(&self) -> usize {
+        self.width
+    }
+
+    /// Cuts `seq` to its first `len` tokens.
+    ///
+    /// # Errors
+    /// If `len` is more than is committed: stale rows are never brought back.
+    pub fn truncate(&mut self, seq: SeqId, len: usize) -> Result<()> {
+        self.slots.truncate(seq, len)
+    }
+
+    /// Makes `to` a sequence of the first `len` tokens of `from`, sharing their slots.
+    ///
+    /// # Errors
+    /// If `from` has fewer tokens, or `to` already has some.
+    pub fn fork(&mut self, from: SeqId, to: SeqId, len: usize) -> Result<()> {
+        self.slots.fork(from, to, len)
+    }
+
+    /// Forgets `seq`; its slots return to the pool unless another sequence shares them.
+    pub fn release(&mut self, seq: SeqId) {
+        self.slots.release(seq);
+    }
+}

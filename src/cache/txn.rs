@@ -1,0 +1,107 @@
+//! The rows of one pass, owned until a commit names the survivors.
+
+use std::collections::BTreeMap;
+
+use super::KvCache;
+use crate::{
+    SeqId,
+    error::{ErrorKind, Result},
+};
+
+/// An open pass over a cache. Rows of sequences that are not committed vanish when it drops.
+#[derive(Debug)]
+pub struct Txn<'c> {
+    cache: &'c mut KvCache,
+    fresh: BTreeMap<SeqId, Vec<u32>>,
+}
+
+impl<'c> Txn<'c> {
+    /// Takes slots for `want` rows of each sequence (a sequence named twice gets the sum). `None`
+    /// if there is no room for all of them: not now, and nothing was taken.
+    #[must_use]
+    pub fn begin(cache: &'c mut KvCache, want: &[(SeqId, usize)]) -> Option<Self> {
+        let total = want.iter().map(|(_, rows)| rows).sum();
+        let mut slots = cache.slots.take(total)?.into_iter();
+        let mut fresh = BTreeMap::<SeqId, Vec<u32>>::new();
+        for (seq, rows) in want {
+            fresh
+                .entry(*seq)
+                .or_default()
+                .extend(slots.by_ref().take(*rows));
+        }
+        Some(Self { cache, fresh })
+    }
+
+    /// Committed slots of `seq` in logical order.
+    #[must_use]
+    pub fn prefix(&self, seq: SeqId) -> &[u32] {
+        self.cache.slots.of(seq)
+    }
+
+    /// Slots of this pass's rows of `seq`, in row order; empty once committed.
+    #[must_use]
+    pub fn fresh(&self, seq: SeqId) -> &[u32] {
+        self.fresh.get(&seq).map_or(&[], Vec::as_slice)
+    }
+
+    /// Floats of a key, and of a value, of one token.
+    #[must_use]
+    pub fn width(&self) -> usize {
+        self.cache.width
+    }
+
+    /// Keys and values of `layer`, `[slots, width]` each.
+    #[must_use]
+    pub fn layer(&self, layer: usize) -> (&[f32], &[f32]) {
+        let layer = &self.cache.layers[layer];
+        (&layer.k, &layer.v)
+    }
+
+    /// Writes the key and value of one of this pass's rows. A slot is written once a layer, before
+    /// any row reads it.
+    pub fn write(&mut self, layer: usize, slot: u32, k: &[f32], v: &[f32]) {
+        let width = self.cache.width;
+        let at = slot as usize * width;
+        let layer = &mut self.cache.layers[layer];
+        layer.k[at..at + width].copy_from_slice(k);
+        layer.v[at..at + width].copy_from_slice(v);
+    }
+
+    /// Keeps the rows `rows` (indices into this pass's rows of `seq`, strictly ascending) as the
+    /// next tokens of `seq`; its other rows vanish.
+    ///
+    /// # Errors
+    /// If `seq` has no rows here, or was committed already, or `rows` is not ascending and in
+    /// range. The sequence is then as it was.
+    pub fn commit(&mut self, seq: SeqId, rows: &[usize]) -> Result<()> {
+        let count = self.fresh(seq).len();
+        let ascending = rows.windows(2).all(|pair| pair[0] < pair[1]);
+        let inside = rows.last().is_none_or(|last| *last < count);
+        let taken = (ascending && inside).then(|| self.fresh.remove(&seq));
+        let Some(fresh) = taken.flatten() else {
+            return Err(ErrorKind::Cache(format!(
+                "rows {rows:?} are not ascending indices into the {count} rows of sequence {}",
+                seq.0
+            ))
+            .into());
+        };
+        self.cache
+            .slots
+            .append(seq, rows.iter().map(|row| fresh[*row]));
+        let mut kept = rows.iter().peekable();
+        for (row, slot) in fresh.into_iter().enumerate() {
+            if kept.next_if_eq(&&row).is_none() {
+                self.cache.slots.put(slot);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Txn<'_> {
+    fn drop(&mut self) {
+        for slot in std::mem::take(&mut self.fresh).into_values().flatten() {
+            self.cache.slots.put(slot);
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! The crate's error: one struct, a kind per area, operands in the variants.
+//!
+//! The convention on every fallible function: `None` (or an empty value) means *not now, decode
+//! plainly*; `Err` means broken; a panic is a bug of ours.
+
+/// Result with the crate's [`Error`].
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// What went wrong; see [`ErrorKind`].
+#[derive(Debug, thiserror::Error)]
+#[error(transparent)]
+pub struct Error {
+    kind: Box<ErrorKind>,
+}
+
+impl Error {
+    /// The kind, to match on.
+    #[must_use]
+    pub fn kind(&self) -> &ErrorKind {
+        &self.kind
+    }
+}
+
+/// The areas an error can come from.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// A setting of the engine that cannot work.
+    #[error("{name} {value}: {accepted}")]
+    Setting {
+        /// The setting, as the command line spells it.
+        name: &'static str,
+        /// The value given.
+        value: String,
+        /// What would be accepted.
+        accepted: String,
+    },
+    /// Rows that do not form trees over committed prefixes, or a token outside the vocabulary.
+    #[error("rows: {0}")]
+    Rows(String),
+    /// A cache operation that does not fit the cache's state.
+    #[error("cache: {0}")]
+    Cache(String),
+    /// A drafter that failed; its requests go on without drafts.
+    #[error("drafter: {0}")]
+    Draft(String),
+    /// A computation that failed below us (candle, the device).
+    #[error("compute: {0}")]
+    Compute(#[from] candle_core::Error),
+    /// A tree that is no tree.
+    #[error("draft tree: {0}")]
+    Tree(String),
+}
+
+impl<T: Into<ErrorKind>> From<T> for Error {
+    fn from(kind: T) -> Self {
+        Self {
+            kind: Box::new(kind.into()),
+        }
+    }
+}

@@ -1,0 +1,19 @@
+//! Speculative decoding that provably keeps the target's output law.
+//!
+//! One round, for a whole batch:
+//!
+//! ```text
+//! draft  ->  verify  ->  accept  ->  commit
+//! guess      one target   decide      cache, tokens, stop
+//!            pass over
+//!            all rows
+//! ```
+//!
+//! The folder list is the algorithm; `docs/ARCHITECTURE.md` has the map and the invariants.
+
+pub mod cache;
+pub mod error;
+pub mod types;
+
+pub use error::{Error, ErrorKind, Result};
+pub use types::{Matrix, Node, SeqId, TokenId};

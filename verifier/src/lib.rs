@@ -1,0 +1,1 @@
+//! The judge: statistical tests of an engine's output law.

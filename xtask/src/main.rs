@@ -1,0 +1,3 @@
+//! Long jobs.
+
+fn main() {}
