@@ -165,12 +165,17 @@ impl Sequence {
         if let (Some(list), Some(entry)) = (&mut self.logprobs, logprob) {
             list.push(entry);
         }
-        let pushed = self.ending.push(token);
-        self.reason = pushed.reason;
-        Delivered {
-            token,
-            text: pushed.text,
-        }
+        let text = match self.ending.push(token) {
+            Ok(pushed) => {
+                self.reason = pushed.reason;
+                pushed.text
+            }
+            Err(error) => {
+                self.fail(error.to_string());
+                String::new()
+            }
+        };
+        Delivered { token, text }
     }
 
     /// Ends it because no next token can be chosen; the error names the token's index in prompt
@@ -188,7 +193,10 @@ impl Sequence {
     /// The result, and the text that was held back if it failed.
     #[must_use]
     pub fn finish(mut self) -> (String, ChoiceReport) {
-        let held = self.ending.rest();
+        let held = self.ending.rest().unwrap_or_else(|error| {
+            self.fail(error.to_string());
+            String::new()
+        });
         self.timing.finish(self.shared.admitted.elapsed());
         let usage = Usage {
             prompt_tokens: self.request().prompt.len(),

@@ -1,12 +1,10 @@
 //! Where a choice ends: the only place.
 
-use std::sync::Arc;
-
 use crate::{
     TokenId,
     report::FinishReason,
     request::Request,
-    text::{TextStream, Tokenizer},
+    text::{TextError, TextStream, Tokenizer},
 };
 
 /// What a token did to the choice.
@@ -44,7 +42,7 @@ impl Ending {
         request: &Request,
         end_ids: Vec<TokenId>,
         limit: usize,
-        text: Option<&Arc<Tokenizer>>,
+        text: Option<&Tokenizer>,
     ) -> Self {
         Self {
             end_ids,
@@ -52,7 +50,7 @@ impl Ending {
             min_tokens: request.params.min_tokens,
             limit,
             count: 0,
-            stream: text.map(|tokenizer| TextStream::new(Arc::clone(tokenizer))),
+            stream: text.map(Tokenizer::stream),
             text: String::new(),
             sent: 0,
             open: true,
@@ -66,7 +64,10 @@ impl Ending {
     }
 
     /// Takes the next token.
-    pub fn push(&mut self, token: TokenId) -> Pushed {
+    ///
+    /// # Errors
+    /// If the tokenizer cannot decode it.
+    pub fn push(&mut self, token: TokenId) -> Result<Pushed, TextError> {
         let index = self.count;
         self.count += 1;
         if self.end_ids.contains(&token) {
@@ -74,7 +75,7 @@ impl Ending {
         }
         let from = self.text.len();
         if let Some(stream) = &mut self.stream {
-            self.text.push_str(&stream.push(token));
+            self.text.push_str(&stream.push(token)?);
         }
         if index >= self.min_tokens
             && let Some(cut) = self.stop_ending_after(from)
@@ -86,21 +87,24 @@ impl Ending {
         if self.count == self.limit {
             return self.end(FinishReason::Length);
         }
-        Pushed {
+        Ok(Pushed {
             text: self.certain(),
             reason: None,
-        }
+        })
     }
 
     /// The text that was held back; nothing follows it. Empty when called again.
-    pub fn rest(&mut self) -> String {
-        if let (true, Some(stream)) = (self.open, &mut self.stream) {
-            self.text.push_str(&stream.finish());
+    ///
+    /// # Errors
+    /// If the tokenizer cannot decode the last tokens.
+    pub fn rest(&mut self) -> Result<String, TextError> {
+        let open = std::mem::take(&mut self.open);
+        if let (true, Some(stream)) = (open, &mut self.stream) {
+            self.text.push_str(&stream.finish()?);
         }
-        self.open = false;
         let rest = self.text[self.sent..].to_owned();
         self.sent = self.text.len();
-        rest
+        Ok(rest)
     }
 
     /// The text so far, what is held back included; none without a tokenizer.
@@ -109,11 +113,11 @@ impl Ending {
         self.stream.is_some().then_some(self.text.as_str())
     }
 
-    fn end(&mut self, reason: FinishReason) -> Pushed {
-        Pushed {
-            text: self.rest(),
+    fn end(&mut self, reason: FinishReason) -> Result<Pushed, TextError> {
+        Ok(Pushed {
+            text: self.rest()?,
             reason: Some(reason),
-        }
+        })
     }
 
     /// Where the earliest stop text begins among those that end after byte `from`.

@@ -28,7 +28,7 @@ pub struct Parts {
     /// Whose law is reproduced.
     pub target: Arc<dyn Target>,
     /// Its tokenizer; without one there is no text.
-    pub text: Option<Arc<Tokenizer>>,
+    pub text: Option<Tokenizer>,
     /// Its end tokens.
     pub eos: Vec<TokenId>,
     /// Ids from here on are never generated: the vocabulary is padded beyond the tokenizer.

@@ -29,7 +29,7 @@ pub(super) struct Group {
 #[derive(Debug)]
 pub(super) struct Ends {
     pub(super) eos: Vec<TokenId>,
-    pub(super) text: Option<Arc<Tokenizer>>,
+    pub(super) text: Option<Tokenizer>,
     pub(super) context: usize,
 }
 
