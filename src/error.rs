@@ -47,6 +47,9 @@ pub enum ErrorKind {
     /// A computation that failed below us (candle, the device).
     #[error("compute: {0}")]
     Compute(#[from] candle_core::Error),
+    /// A checkpoint that cannot be loaded.
+    #[error(transparent)]
+    Load(#[from] crate::model::load::LoadError),
     /// A tree that is no tree.
     #[error("draft tree: {0}")]
     Tree(String),

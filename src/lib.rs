@@ -14,6 +14,7 @@
 pub mod cache;
 pub mod error;
 pub mod kernels;
+pub mod model;
 pub mod types;
 
 pub use error::{Error, ErrorKind, Result};
