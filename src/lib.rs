@@ -16,6 +16,7 @@ pub mod cache;
 pub mod error;
 pub mod sample;
 pub mod tree;
+pub mod kernels;
 pub mod model;
 pub mod types;
 
