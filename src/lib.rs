@@ -13,6 +13,7 @@
 
 pub mod cache;
 pub mod error;
+pub mod text;
 pub mod types;
 
 pub use error::{Error, ErrorKind, Result};
