@@ -47,6 +47,15 @@ pub enum ErrorKind {
     /// A computation that failed below us (candle, the device).
     #[error("compute: {0}")]
     Compute(#[from] candle_core::Error),
+    /// A sampling parameter out of its range.
+    #[error(transparent)]
+    Param(#[from] crate::sample::ParamError),
+    /// A row at which no token can be chosen.
+    #[error(transparent)]
+    Fault(#[from] crate::sample::Fault),
+    /// A checkpoint that cannot be loaded.
+    #[error(transparent)]
+    Load(#[from] crate::model::load::LoadError),
     /// A tree that is no tree.
     #[error("draft tree: {0}")]
     Tree(String),

@@ -11,9 +11,13 @@
 //!
 //! The folder list is the algorithm; `docs/ARCHITECTURE.md` has the map and the invariants.
 
+pub mod accept;
 pub mod cache;
 pub mod error;
 pub mod text;
+pub mod sample;
+pub mod tree;
+pub mod model;
 pub mod types;
 
 pub use error::{Error, ErrorKind, Result};

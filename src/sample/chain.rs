@@ -1,0 +1,205 @@
+//! From a row of logits to its law.
+
+use super::{
+    counts::History,
+    dist::{Dist, first_max},
+    filter::{Candidate, filtered},
+    params::{ParamError, SamplingParams},
+};
+use crate::TokenId;
+
+/// Why no token can be chosen at a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Fault {
+    /// The logits hold NaN or an infinity.
+    #[error("the logits are not finite")]
+    NonFinite,
+    /// Bias and masks leave nothing.
+    #[error("bias and masks leave no token")]
+    Masked,
+}
+
+/// Scores are kept within this, so that no penalty or temperature can reach infinity.
+const LARGEST: f64 = 1e300;
+
+/// The processing of one request's logits: parameters, vocabulary and end tokens.
+///
+/// A pure function of logits and history. One chain serves every row of a request, the target's and
+/// the drafter's.
+#[derive(Clone, Debug)]
+pub struct Chain {
+    params: SamplingParams,
+    vocab: usize,
+    valid: usize,
+    ends: Vec<TokenId>,
+}
+
+impl Chain {
+    /// The chain for rows of `vocab` logits, of which ids from `valid` on are masked (a head may be
+    /// padded beyond the tokenizer), and `ends` too while `t < min_tokens`.
+    ///
+    /// # Errors
+    /// If the logit bias names an id beyond the vocabulary.
+    pub fn new(
+        params: SamplingParams,
+        vocab: usize,
+        valid: usize,
+        ends: Vec<TokenId>,
+    ) -> Result<Self, ParamError> {
+        let valid = valid.min(vocab);
+        if let Some((id, bias)) = params
+            .logit_bias
+            .iter()
+            .find(|(id, _)| **id as usize >= valid)
+        {
+            return Err(ParamError::new(
+                "logit_bias",
+                format!("{id}={bias}"),
+                format!("the token id must be below {valid}"),
+            ));
+        }
+        Ok(Self {
+            params,
+            vocab,
+            valid,
+            ends,
+        })
+    }
+
+    /// The request's parameters.
+    #[must_use]
+    pub fn params(&self) -> &SamplingParams {
+        &self.params
+    }
+
+    /// The law of the token that a row chooses; at temperature 0 all mass on the argmax.
+    ///
+    /// # Errors
+    /// [`Fault::NonFinite`] if any logit is NaN or infinite, [`Fault::Masked`] if no token is left.
+    ///
+    /// # Panics
+    /// If `logits` is not as wide as the chain was told: a bug of the caller.
+    pub fn law(&self, logits: &[f32], h: &History<'_>) -> Result<Dist, Fault> {
+        self.check(logits)?;
+        if !self.params.is_greedy() {
+            return self.warm(logits, h);
+        }
+        let best = if self.touches(h) {
+            first_max(&self.scores(logits, h))
+        } else {
+            first_max(&logits[..self.valid])
+        };
+        best.map(|id| Dist::one_hot(token(id))).ok_or(Fault::Masked)
+    }
+
+    /// The law whose logarithms are reported with a token: [`Chain::law`], but at temperature 0 the
+    /// law at temperature 1 after bias, penalties and masks, without filters, because all the
+    /// logarithms of a one-hot law would be 0.
+    ///
+    /// # Errors
+    /// As [`Chain::law`].
+    ///
+    /// # Panics
+    /// As [`Chain::law`].
+    pub fn report_law(&self, logits: &[f32], h: &History<'_>) -> Result<Dist, Fault> {
+        self.check(logits)?;
+        if self.params.is_greedy() {
+            return unfiltered(&self.scores(logits, h));
+        }
+        self.warm(logits, h)
+    }
+
+    fn check(&self, logits: &[f32]) -> Result<(), Fault> {
+        assert_eq!(logits.len(), self.vocab, "width of a row of logits");
+        // No early exit: the loop has no branch and runs at the speed of memory.
+        let finite = logits.iter().fold(true, |all, x| all & x.is_finite());
+        if finite {
+            Ok(())
+        } else {
+            Err(Fault::NonFinite)
+        }
+    }
+
+    /// Whether bias, penalties or the mask of end tokens can change a row with this history.
+    fn touches(&self, h: &History<'_>) -> bool {
+        self.params.has_penalties() || !self.params.logit_bias.is_empty() || self.holds_ends(h)
+    }
+
+    fn holds_ends(&self, h: &History<'_>) -> bool {
+        h.index() < self.params.min_tokens
+    }
+
+    /// Logits of the valid ids after bias, penalties and masks; masked is minus infinity.
+    fn scores(&self, logits: &[f32], h: &History<'_>) -> Vec<f64> {
+        // Adding zero turns minus zero into zero, so that the two tie.
+        let mut z: Vec<f64> = logits[..self.valid]
+            .iter()
+            .map(|&x| f64::from(x) + 0.0)
+            .collect();
+        let params = &self.params;
+        for (&id, bias) in &params.logit_bias {
+            z[id as usize] += bias;
+        }
+        if params.has_penalties() {
+            h.for_each(|id, count| {
+                let Some(z) = z.get_mut(id as usize).filter(|z| **z > f64::NEG_INFINITY) else {
+                    return;
+                };
+                let r = params.repetition_penalty;
+                let mut x = if *z > 0.0 { *z / r } else { *z * r };
+                x -= params.frequency_penalty * count;
+                if count > 0.0 {
+                    x -= params.presence_penalty;
+                }
+                *z = x.clamp(-LARGEST, LARGEST) + 0.0;
+            });
+        }
+        if self.holds_ends(h) {
+            for &id in &self.ends {
+                if let Some(z) = z.get_mut(id as usize) {
+                    *z = f64::NEG_INFINITY;
+                }
+            }
+        }
+        z
+    }
+
+    /// The law at a temperature above 0.
+    fn warm(&self, logits: &[f32], h: &History<'_>) -> Result<Dist, Fault> {
+        let mut z = self.scores(logits, h);
+        let params = &self.params;
+        if params.temperature != 1.0 {
+            z.iter_mut().for_each(|z| *z /= params.temperature);
+        }
+        if params.top_k == 0 && params.top_p >= 1.0 && params.min_p <= 0.0 {
+            return unfiltered(&z);
+        }
+        let left: Vec<_> = open(&z).map(|(id, z)| Candidate { id, z }).collect();
+        if left.is_empty() {
+            return Err(Fault::Masked);
+        }
+        Ok(filtered(left, params))
+    }
+}
+
+/// The softmax over what is not masked.
+fn unfiltered(z: &[f64]) -> Result<Dist, Fault> {
+    let (ids, z): (Vec<_>, Vec<_>) = open(z).unzip();
+    if ids.is_empty() {
+        return Err(Fault::Masked);
+    }
+    Ok(Dist::softmax(ids, z))
+}
+
+/// The scores that are not masked, with their ids.
+fn open(z: &[f64]) -> impl Iterator<Item = (TokenId, f64)> + '_ {
+    z.iter()
+        .enumerate()
+        .filter(|(_, z)| **z > f64::NEG_INFINITY)
+        .map(|(id, &z)| (token(id), z))
+}
+
+/// The token of a column.
+fn token(column: usize) -> TokenId {
+    TokenId::try_from(column).expect("a vocabulary has fewer than 2^32 tokens")
+}

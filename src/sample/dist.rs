@@ -1,0 +1,146 @@
+//! A law over tokens.
+
+use crate::TokenId;
+
+/// A probability law on the tokens: a support with natural logarithms of probabilities.
+///
+/// Invariants, kept by construction (only this module's folder makes one): the support is not
+/// empty, its ids ascend strictly, every `ln p` is finite and at most 0 (up to rounding), and the probabilities sum
+/// to 1 up to rounding. A token outside the support has probability exactly 0 and cannot be
+/// chosen; one inside may be so improbable that [`Dist::p`] underflows to 0 while [`Dist::ln_p`]
+/// does not.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Dist {
+    ids: Vec<TokenId>,
+    ln_p: Vec<f64>,
+}
+
+impl Dist {
+    /// All mass on `token`: the law of a greedy row.
+    ///
+    /// ```
+    /// let law = eyrie::sample::Dist::one_hot(7);
+    /// assert_eq!((law.p(7), law.p(6), law.len()), (1.0, 0.0, 1));
+    /// ```
+    #[must_use]
+    pub fn one_hot(token: TokenId) -> Self {
+        Self {
+            ids: vec![token],
+            ln_p: vec![0.0],
+        }
+    }
+
+    /// The softmax of `scores` (finite, one an id) over `ids` (ascending, not empty).
+    ///
+    /// The largest score is subtracted first, so nothing overflows however large scores are, and the
+    /// sum runs over ascending ids, so equal input gives equal bits.
+    pub(super) fn softmax(ids: Vec<TokenId>, mut scores: Vec<f64>) -> Self {
+        debug_assert!(!ids.is_empty() && ids.len() == scores.len());
+        debug_assert!(ids.is_sorted_by(|a, b| a < b));
+        let peak = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        let total: f64 = scores.iter().map(|z| (z - peak).exp()).sum();
+        let ln_total = total.ln();
+        for z in &mut scores {
+            *z = (*z - peak) - ln_total;
+        }
+        Self { ids, ln_p: scores }
+    }
+
+    /// The support with `ln p`, ids ascending.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = (TokenId, f64)> + '_ {
+        self.ids.iter().copied().zip(self.ln_p.iter().copied())
+    }
+
+    /// The support, ascending.
+    #[must_use]
+    pub fn ids(&self) -> &[TokenId] {
+        &self.ids
+    }
+
+    /// `ln p` of a token, minus infinity outside the support.
+    #[must_use]
+    pub fn ln_p(&self, token: TokenId) -> f64 {
+        // A support without gaps has the token at its own index.
+        let at = token as usize;
+        if self.ids.get(at) == Some(&token) {
+            return self.ln_p[at];
+        }
+        self.ids
+            .binary_search(&token)
+            .map_or(f64::NEG_INFINITY, |i| self.ln_p[i])
+    }
+
+    /// Probability of a token, 0 outside the support.
+    #[must_use]
+    pub fn p(&self, token: TokenId) -> f64 {
+        self.ln_p(token).exp()
+    }
+
+    /// Size of the support, at least 1.
+    #[must_use]
+    #[expect(clippy::len_without_is_empty, reason = "a law is never empty")]
+    pub fn len(&self) -> usize {
+        self.ids.len()
+    }
+
+    /// The most probable token, of equals the lowest id.
+    #[must_use]
+    pub fn argmax(&self) -> TokenId {
+        self.ids[self.peak()]
+    }
+
+    /// Index in the support of [`Dist::argmax`].
+    pub(super) fn peak(&self) -> usize {
+        first_max(&self.ln_p).unwrap_or(0)
+    }
+
+    /// The `k` most probable tokens with `ln p`, descending, of equals the lower id first; all of
+    /// them if there are fewer.
+    #[must_use]
+    pub fn top(&self, k: usize) -> Vec<(TokenId, f64)> {
+        let rank = |a: &(TokenId, f64), b: &(TokenId, f64)| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0));
+        if k == 0 {
+            return Vec::new();
+        }
+        let mut all: Vec<_> = self.iter().collect();
+        if k < all.len() {
+            all.select_nth_unstable_by(k - 1, rank);
+            all.truncate(k);
+        }
+        all.sort_unstable_by(rank);
+        all
+    }
+}
+
+/// Index of the first of the largest values; `None` if there is no value above minus infinity.
+///
+/// Two passes, so that the first is branch-free: the maximum lane by lane, then its first place.
+pub(super) fn first_max<T: Copy + PartialOrd + Lowest>(values: &[T]) -> Option<usize> {
+    const LANES: usize = 16;
+    let larger = |a: T, b: T| if b > a { b } else { a };
+    let mut best = [T::LOWEST; LANES];
+    let (chunks, rest) = values.as_chunks::<LANES>();
+    for chunk in chunks {
+        for (b, &x) in best.iter_mut().zip(chunk) {
+            *b = larger(*b, x);
+        }
+    }
+    let best = best
+        .iter()
+        .chain(rest)
+        .fold(T::LOWEST, |a, &b| larger(a, b));
+    (best > T::LOWEST).then(|| values.iter().position(|&x| x == best))?
+}
+
+/// Floats, for [`first_max`].
+pub(super) trait Lowest {
+    const LOWEST: Self;
+}
+
+impl Lowest for f32 {
+    const LOWEST: Self = Self::NEG_INFINITY;
+}
+
+impl Lowest for f64 {
+    const LOWEST: Self = Self::NEG_INFINITY;
+}

@@ -1,0 +1,76 @@
+//! Top-k, top-p and min-p.
+//!
+//! A filter takes candidates with scores (logits over temperature) and keeps some. Nothing is
+//! normalised on the way: weights relative to the largest, `exp(z - peak)`, say the same, and
+//! the largest token survives every filter. Sums run in a fixed order, ascending ids for
+//! totals and descending scores for the mass of a prefix, so equal input gives equal bits.
+
+use std::cmp::Ordering;
+
+use super::{dist::Dist, params::RawParams};
+use crate::TokenId;
+
+/// A token that may still be chosen.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Candidate {
+    pub(super) id: TokenId,
+    /// Finite, and never minus zero, which would break a tie.
+    pub(super) z: f64,
+}
+
+/// Larger scores first, of equals the lower id.
+fn rank(a: &Candidate, b: &Candidate) -> Ordering {
+    b.z.total_cmp(&a.z).then(a.id.cmp(&b.id))
+}
+
+/// The law of the candidates (ids ascending, not empty) that the filters of `params` leave.
+pub(super) fn filtered(mut left: Vec<Candidate>, params: &RawParams) -> Dist {
+    let peak = left.iter().map(|c| c.z).fold(f64::NEG_INFINITY, f64::max);
+    if params.top_k > 0 {
+        top_k(&mut left, params.top_k);
+    }
+    if params.top_p < 1.0 {
+        top_p(&mut left, params.top_p, peak);
+    }
+    if params.min_p > 0.0 {
+        left.retain(|c| (c.z - peak).exp() >= params.min_p);
+    }
+    let (ids, scores) = left.into_iter().map(|c| (c.id, c.z)).unzip();
+    Dist::softmax(ids, scores)
+}
+
+/// Keeps the `k` first in rank.
+fn top_k(left: &mut Vec<Candidate>, k: usize) {
+    if k < left.len() {
+        left.select_nth_unstable_by(k - 1, rank);
+        left.truncate(k);
+        left.sort_unstable_by_key(|c| c.id);
+    }
+}
+
+/// Keeps the shortest prefix in rank whose mass reaches `p`: a token stays if the mass before it
+/// is below `p`.
+///
+/// The prefix is usually short, so it is sorted in growing pieces instead of sorting everything.
+fn top_p(left: &mut Vec<Candidate>, p: f64, peak: f64) {
+    const FIRST_PIECE: usize = 256;
+    let weight = |c: &Candidate| (c.z - peak).exp();
+    let wanted = p * left.iter().map(weight).sum::<f64>();
+    let (mut from, mut piece, mut mass) = (0, FIRST_PIECE, 0.0);
+    'grow: while from < left.len() {
+        let to = left.len().min(from + piece);
+        if to < left.len() {
+            left[from..].select_nth_unstable_by(to - from, rank);
+        }
+        left[from..to].sort_unstable_by(rank);
+        for i in from..to {
+            if mass >= wanted {
+                left.truncate(i);
+                break 'grow;
+            }
+            mass += weight(&left[i]);
+        }
+        (from, piece) = (to, piece * 8);
+    }
+    left.sort_unstable_by_key(|c| c.id);
+}

@@ -1,0 +1,123 @@
+use proptest::prelude::*;
+
+use super::{draws::ceiling_and_value, *};
+
+/// The keys of this crate, pinned: made by a separate implementation of the definition. A change
+/// here changes every seeded text, and is a breaking change.
+#[test]
+fn committed_vector_of_our_keys() {
+    let g = |seed, t, token| Keyed::new(seed).gumbel(Key::token(t), token);
+    let close = |a: f64, b: f64| assert!((a - b).abs() < 1e-12, "{a} is not {b}");
+    close(g(0, 0, 0), 2.061661254434241);
+    close(g(0, 0, 1), 0.68969178680029);
+    close(g(42, 7, 49_151), -1.0521302122789082);
+    close(g((1 << 53) - 1, (1 << 33) + 5, 2), -0.49000079265678004);
+    let cases = [
+        (Key::node(7, 3, Purpose::Draft), 0.19517183331099808),
+        (Key::node(7, 3, Purpose::Accept), 0.5889200195963483),
+        (Key::node(7, 3, Purpose::Residual), 0.2459111154438266),
+        (Key::node(8, 3, Purpose::Draft), 0.7314170440785511),
+        (Key::node(7, 4, Purpose::Draft), 0.5520087448544303),
+    ];
+    for (at, u) in cases {
+        // A test passes just above u and not at u: the number itself, and the strictness.
+        assert!(Keyed::new(42).accept(at, u + 1e-15), "{at:?}");
+        assert!(!Keyed::new(42).accept(at, u), "{at:?}");
+    }
+    let lines = [
+        7_872_675_771_498_074,
+        54_365_958_843_671,
+        6_852_211_313_598_981,
+    ];
+    assert_eq!([0, 1, 2].map(|i| derive_line(42, i)), lines);
+    assert_eq!(
+        [0, 1, 2].map(|j| derive_choice(42, j)),
+        [42, 2_164_925_205_437_112, 8_166_086_934_220_312]
+    );
+}
+
+/// The two ends of the 64-bit words and the powers of two between them, where the bound is tight.
+#[test]
+fn the_ceiling_is_never_below_the_noise() {
+    let edges = (0..64).flat_map(|bit| {
+        let x = 1u64 << bit;
+        [x, x - 1, !x, !(x - 1), x | x >> 1, !(x | x >> 1)]
+    });
+    for x in edges.chain([0, u64::MAX]) {
+        let (ceiling, value) = ceiling_and_value(x);
+        assert!(
+            value.is_finite() && (-3.7..37.0).contains(&value),
+            "{x:x}: {value}"
+        );
+        assert!(ceiling >= value, "{x:x}: {ceiling} < {value}");
+    }
+}
+
+#[test]
+fn impossible_is_never_and_certain_is_always() {
+    let mut draws = Keyed::new(5);
+    for node in 0..1000 {
+        let at = Key::node(0, node, Purpose::Accept);
+        assert!(!draws.accept(at, 0.0) && draws.accept(at, 1.0));
+        assert_eq!(draws.pick(at, &[0.0, 0.0, 1e-300, 0.0]), 2);
+    }
+}
+
+#[test]
+fn pick_has_the_law_of_its_weights() {
+    let mut draws = Keyed::new(11);
+    let mut seen = [0u64; 3];
+    for node in 0..30_000 {
+        seen[draws.pick(Key::node(4, node, Purpose::Draft), &[3.0, 0.0, 1.0])] += 1;
+    }
+    assert_eq!(seen[1], 0);
+    // Five standard deviations of a binomial with n = 30,000 and p = 3/4 are 375.
+    assert!(seen[0].abs_diff(22_500) < 375, "{seen:?}");
+}
+
+/// [`Keyed`] with the provided `choose`, which asks for every number.
+struct Plain(Keyed);
+
+impl Draws for Plain {
+    fn gumbel(&self, at: Key, token: u32) -> f64 {
+        self.0.gumbel(at, token)
+    }
+    fn pick(&mut self, at: Key, w: &[f64]) -> usize {
+        self.0.pick(at, w)
+    }
+    fn accept(&mut self, at: Key, p: f64) -> bool {
+        self.0.accept(at, p)
+    }
+}
+
+proptest! {
+    /// Skipping numbers by their upper bound changes no choice.
+    #[test]
+    fn lazy_choice_is_the_full_choice(
+        seed: u64,
+        t in 0..1u64 << 40,
+        logits in prop::collection::vec(-20f32..20.0, 1..300),
+        min_p in prop_oneof![Just(0.0), 0.0..0.5],
+    ) {
+        let params = RawParams { temperature: 1.0, min_p, ..RawParams::default() };
+        let n = logits.len();
+        let chain = Chain::new(SamplingParams::new(params).unwrap(), n, n, vec![]).unwrap();
+        let law = chain.law(&logits, &History { counts: &Counts::new(&[]), path: &[] }).unwrap();
+        let keyed = Keyed::new(seed);
+        prop_assert_eq!(choose(&law, t, &keyed), choose(&law, t, &Plain(keyed)));
+    }
+
+    #[test]
+    fn top_is_a_sort(logits in prop::collection::vec(-3i8..3, 1..40), k in 0usize..50) {
+        let logits: Vec<f32> = logits.into_iter().map(f32::from).collect();
+        let n = logits.len();
+        let params = RawParams { temperature: 1.0, ..RawParams::default() };
+        let chain = Chain::new(SamplingParams::new(params).unwrap(), n, n, vec![]).unwrap();
+        let law = chain.law(&logits, &History { counts: &Counts::new(&[]), path: &[] }).unwrap();
+        let mut all: Vec<_> = law.iter().collect();
+        all.sort_by(|a, b| b.1.total_cmp(&a.1));
+        all.truncate(k);
+        prop_assert_eq!(law.top(k), all);
+        prop_assert_eq!(Some(law.argmax()), law.top(1).first().map(|x| x.0));
+    }
+}
