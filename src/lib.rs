@@ -14,6 +14,7 @@
 pub mod accept;
 pub mod cache;
 pub mod error;
+pub mod text;
 pub mod sample;
 pub mod tree;
 pub mod kernels;
