@@ -53,6 +53,9 @@ pub enum ErrorKind {
     /// A row at which no token can be chosen.
     #[error(transparent)]
     Fault(#[from] crate::sample::Fault),
+    /// A checkpoint that cannot be loaded.
+    #[error(transparent)]
+    Load(#[from] crate::model::load::LoadError),
     /// A tree that is no tree.
     #[error("draft tree: {0}")]
     Tree(String),

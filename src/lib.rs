@@ -14,6 +14,7 @@
 pub mod cache;
 pub mod error;
 pub mod sample;
+pub mod model;
 pub mod types;
 
 pub use error::{Error, ErrorKind, Result};

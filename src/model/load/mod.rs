@@ -1,0 +1,238 @@
+//! Checkpoints on disk: a directory of safetensors with its `config.json`, or a GGUF file.
+//!
+//! A checkpoint is opened by its headers alone; tensors are read one by one when asked for. What
+//! the files say must be complete and consistent: every tensor of the network is there, with the
+//! shape of the configuration, and there is no tensor without a place.
+//!
+//! Names are Hugging Face's for both containers. Rows of queries and keys are in half-split rotary
+//! order for both: GGUF's interleaved rows are put back when they are read.
+
+mod eos;
+mod error;
+pub mod gguf;
+mod inspect;
+pub(in crate::model) mod json;
+pub mod names;
+mod open;
+pub mod safetensors;
+mod stored;
+
+pub use error::{LoadError, Problem};
+pub use inspect::Inspect;
+pub use stored::{Stored, StoredType};
+
+pub(in crate::model) use eos::{eos_id, eos_ids};
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs::File,
+    io::{Read, Seek, SeekFrom},
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use super::config::Config;
+use crate::TokenId;
+
+/// An opened checkpoint: checked headers, tensors still on disk.
+#[derive(Debug)]
+pub struct Checkpoint {
+    path: PathBuf,
+    dir: PathBuf,
+    config: Config,
+    eos: Vec<TokenId>,
+    metadata: Option<gguf::Metadata>,
+    tensors: BTreeMap<String, Entry>,
+    warnings: Vec<String>,
+}
+
+/// Where a tensor lies.
+#[derive(Clone, Debug)]
+struct Entry {
+    file: Arc<Path>,
+    /// The file's name for it.
+    name: String,
+    dtype: StoredType,
+    shape: Vec<usize>,
+    /// Offset in the file.
+    begin: u64,
+    bytes: usize,
+    /// Heads whose rows are in interleaved rotary order.
+    interleaved: Option<usize>,
+}
+
+impl Checkpoint {
+    /// Opens the directory or GGUF file `path`: reads and checks all headers, no tensor.
+    ///
+    /// # Errors
+    /// Whatever is unknown, missing, of the wrong shape, out of range or contradictory; see
+    /// [`Problem`].
+    pub fn open(path: &Path) -> Result<Self, LoadError> {
+        open::open(path)
+    }
+
+    /// The network's configuration.
+    #[must_use]
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// End-of-sequence ids, as the files name them; the tokenizer may know more.
+    #[must_use]
+    pub fn eos(&self) -> &[TokenId] {
+        &self.eos
+    }
+
+    /// The metadata of a GGUF file.
+    #[must_use]
+    pub fn metadata(&self) -> Option<&gguf::Metadata> {
+        self.metadata.as_ref()
+    }
+
+    /// The directory that holds the checkpoint, where a tokenizer may lie.
+    #[must_use]
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// What was opened: the directory or the GGUF file.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// What was not understood and is taken not to matter, and defaults that were taken.
+    #[must_use]
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
+    }
+
+    /// Canonical names of all tensors.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.tensors.keys().map(String::as_str)
+    }
+
+    /// Whether there is a tensor `name`.
+    #[must_use]
+    pub fn has(&self, name: &str) -> bool {
+        self.tensors.contains_key(name)
+    }
+
+    /// Stored type and shape of the tensor `name`.
+    #[must_use]
+    pub fn shape(&self, name: &str) -> Option<(StoredType, &[usize])> {
+        self.tensors
+            .get(name)
+            .map(|entry| (entry.dtype, entry.shape.as_slice()))
+    }
+
+    /// Reads the tensor `name`.
+    ///
+    /// # Errors
+    /// If there is none, or the file cannot be read.
+    pub fn stored(&self, name: &str) -> Result<Stored, LoadError> {
+        let entry = self.tensors.get(name).ok_or_else(|| {
+            let shape = self.config.tensors().find(|(known, ..)| known == name);
+            LoadError::new(
+                &self.path,
+                Problem::MissingTensor {
+                    tensor: name.to_owned(),
+                    shape: shape.map(|(_, shape, _)| shape).unwrap_or_default(),
+                },
+            )
+        })?;
+        entry.read(name)
+    }
+
+    /// Checks that the network that was built used every tensor.
+    ///
+    /// # Errors
+    /// [`Problem::UnusedTensor`] with the first tensor that is not in `used`.
+    pub fn finish_check<'n>(
+        &self,
+        used: impl IntoIterator<Item = &'n str>,
+    ) -> Result<(), LoadError> {
+        let used: BTreeSet<&str> = used.into_iter().collect();
+        match self.names().find(|name| !used.contains(name)) {
+            None => Ok(()),
+            Some(name) => Err(LoadError::new(
+                &self.path,
+                Problem::UnusedTensor {
+                    tensor: name.to_owned(),
+                },
+            )),
+        }
+    }
+
+    /// What was understood.
+    #[must_use]
+    pub fn inspect(&self) -> Inspect {
+        let Config {
+            hidden,
+            layers,
+            heads,
+            kv_heads,
+            head_dim,
+            vocab,
+            max_position,
+            ..
+        } = self.config;
+        let mut bytes = BTreeMap::<StoredType, usize>::new();
+        for entry in self.tensors.values() {
+            let sum = bytes.entry(entry.dtype).or_default();
+            *sum = sum.saturating_add(entry.bytes);
+        }
+        let mut types: Vec<_> = bytes.into_iter().collect();
+        types.sort_by_key(|(dtype, bytes)| (std::cmp::Reverse(*bytes), *dtype));
+        let types: Vec<_> = types.iter().map(|(dtype, _)| dtype.name()).collect();
+        let norms = ["input_layernorm", "post_attention_layernorm", "norm"];
+        Inspect {
+            format: "llama",
+            source: if self.metadata.is_some() {
+                "gguf"
+            } else {
+                "safetensors"
+            },
+            taps: Vec::new(),
+            taps_convention: None,
+            hidden,
+            target_hidden: None,
+            layers,
+            heads,
+            kv_heads,
+            head_dim,
+            vocab,
+            draft_vocab: None,
+            vocab_map: None,
+            embedding: "own",
+            lm_head: if self.config.tied { "tied" } else { "own" },
+            norms: norms.map(str::to_owned).into(),
+            rope: inspect::rope(&self.config.rope),
+            max_position,
+            dtype: types.join("+"),
+            tensors: self.tensors.len(),
+            warnings: self.warnings.clone(),
+        }
+    }
+}
+
+impl Entry {
+    fn read(&self, name: &str) -> Result<Stored, LoadError> {
+        let fail =
+            |source| Problem::io(&format!("read tensor {}", self.name), source).in_file(&self.file);
+        let mut file = File::open(&self.file).map_err(fail)?;
+        file.seek(SeekFrom::Start(self.begin)).map_err(fail)?;
+        let mut bytes = vec![0; self.bytes];
+        file.read_exact(&mut bytes).map_err(fail)?;
+        let mut stored = Stored {
+            name: name.to_owned(),
+            dtype: self.dtype,
+            shape: self.shape.clone(),
+            bytes,
+        };
+        if let Some(heads) = self.interleaved {
+            names::half_split(&mut stored, heads);
+        }
+        Ok(stored)
+    }
+}

@@ -1,0 +1,359 @@
+//! Opening: from the files of a checkpoint to a checked table of tensors.
+
+use std::{collections::BTreeMap, fs::File, io::Read, path::Path, sync::Arc};
+
+use super::{
+    Checkpoint, Entry, LoadError, Problem, StoredType, eos_ids, gguf, json, names,
+    safetensors::{Header, Index},
+};
+use crate::model::config::{Config, Declared};
+
+const SINGLE: &str = "model.safetensors";
+const INDEX: &str = "model.safetensors.index.json";
+const CONFIG: &str = "config.json";
+const GENERATION: &str = "generation_config.json";
+/// The largest JSON file that is read.
+const MAX_JSON: u64 = 1 << 28;
+const ROPE_FACTORS: &str = "rope_freqs.weight";
+
+pub(super) fn open(path: &Path) -> Result<Checkpoint, LoadError> {
+    const ACCEPTED: &str =
+        "a directory with config.json and model.safetensors (or its index), or a GGUF file";
+    let unrecognised = |found: String| {
+        let accepted = ACCEPTED.to_owned();
+        LoadError::new(path, Problem::Unrecognised { found, accepted })
+    };
+    if path.is_dir() {
+        return directory(path);
+    }
+    let (mut file, len) = open_file(path)?;
+    let mut magic = [0; 4];
+    if len < 4 || file.read_exact(&mut magic).is_err() || &magic != b"GGUF" {
+        let found = format!("the file starts with \"{}\"", magic.escape_ascii());
+        return Err(unrecognised(found));
+    }
+    gguf_file(path)
+}
+
+fn open_file(path: &Path) -> Result<(File, u64), LoadError> {
+    let fail = |source| Problem::io("open it", source).in_file(path);
+    let file = File::open(path).map_err(fail)?;
+    let meta = file.metadata().map_err(fail)?;
+    if !meta.is_file() {
+        return Err(fail(std::io::Error::other("not a regular file")));
+    }
+    Ok((file, meta.len()))
+}
+
+fn read_json(path: &Path) -> Result<String, LoadError> {
+    let (mut file, len) = open_file(path)?;
+    if len > MAX_JSON {
+        let what = "the length of the file".to_owned();
+        let (value, limit) = (len, MAX_JSON);
+        return Err(Problem::TooLarge { what, value, limit }.in_file(path));
+    }
+    let mut text = String::new();
+    file.read_to_string(&mut text)
+        .map_err(|source| Problem::io("read it", source).in_file(path))?;
+    Ok(text)
+}
+
+fn directory(dir: &Path) -> Result<Checkpoint, LoadError> {
+    let config_path = dir.join(CONFIG);
+    let declared =
+        Config::from_json(&read_json(&config_path)?).map_err(|p| p.in_file(&config_path))?;
+    let (single, index) = (dir.join(SINGLE), dir.join(INDEX));
+    let mut warnings = Vec::new();
+    let entries = match (single.exists(), index.exists()) {
+        (true, false) => shard(&single)?,
+        (false, true) => sharded(dir, &index, &mut warnings)?,
+        (true, true) => {
+            let problem = Problem::Contradiction {
+                one: format!("there is {SINGLE}"),
+                other: format!("there is {INDEX} too"),
+                accepted: "one of the two".to_owned(),
+            };
+            return Err(problem.in_file(dir));
+        }
+        (false, false) => {
+            let problem = Problem::Unrecognised {
+                found: "there are no weights".to_owned(),
+                accepted: format!("a directory with {SINGLE} or {INDEX}"),
+            };
+            return Err(problem.in_file(dir));
+        }
+    };
+    let generation = dir.join(GENERATION);
+    let generation_eos = if generation.exists() {
+        let text = read_json(&generation)?;
+        json::object("the configuration", &text)
+            .and_then(|map| eos_ids(&map, declared.config.vocab))
+            .map_err(|p| p.in_file(&generation))?
+    } else {
+        None
+    };
+    let Declared {
+        mut config,
+        tied,
+        eos,
+        warnings: config_warnings,
+    } = declared;
+    warnings.extend(config_warnings);
+
+    let has_head = entries.contains_key("lm_head.weight");
+    match (tied, has_head) {
+        (Some(true), true) | (Some(false), false) => {
+            let problem = Problem::Contradiction {
+                one: format!("tie_word_embeddings is {has_head}"),
+                other: format!(
+                    "tensor lm_head.weight is {}",
+                    if has_head { "there" } else { "missing" }
+                ),
+                accepted: "true without the tensor, or false with it".to_owned(),
+            };
+            return Err(problem.in_file(&config_path));
+        }
+        _ => config.tied = !has_head,
+    }
+    let tensors = matched(dir, &config, entries, |name| Some(name.to_owned()))?;
+    Ok(Checkpoint {
+        path: dir.to_owned(),
+        dir: dir.to_owned(),
+        eos: generation_eos.or(eos).unwrap_or_default(),
+        config,
+        metadata: None,
+        tensors,
+        warnings,
+    })
+}
+
+/// The tensors of one safetensors file, by its own names.
+fn shard(path: &Path) -> Result<BTreeMap<String, Entry>, LoadError> {
+    let (mut file, len) = open_file(path)?;
+    let header = Header::read(&mut file, len).map_err(|p| p.in_file(path))?;
+    let file: Arc<Path> = path.into();
+    let entry = |(name, info): (String, super::safetensors::TensorInfo)| {
+        let entry = Entry {
+            file: Arc::clone(&file),
+            name: name.clone(),
+            dtype: info.dtype,
+            shape: info.shape,
+            begin: header.data + info.begin,
+            bytes: info.bytes,
+            interleaved: None,
+        };
+        (name, entry)
+    };
+    Ok(header.tensors.into_iter().map(entry).collect())
+}
+
+fn sharded(
+    dir: &Path,
+    path: &Path,
+    warnings: &mut Vec<String>,
+) -> Result<BTreeMap<String, Entry>, LoadError> {
+    let index = Index::parse(&read_json(path)?).map_err(|p| p.in_file(path))?;
+    let mut shards = BTreeMap::new();
+    for name in index.shards() {
+        let file = dir.join(name);
+        if !file.exists() {
+            let tensor = index.weight_map.iter().find(|(_, shard)| *shard == name);
+            let problem = Problem::MissingShard {
+                tensor: tensor.map(|(tensor, _)| tensor.clone()).unwrap_or_default(),
+                shard: name.to_owned(),
+            };
+            return Err(problem.in_file(path));
+        }
+        shards.insert(name, shard(&file)?);
+    }
+    let holders = |tensor: &str| -> Vec<&str> {
+        let holds = shards.iter().filter(|(_, held)| held.contains_key(tensor));
+        holds.map(|(name, _)| *name).collect()
+    };
+    for (tensor, named) in &index.weight_map {
+        let holders = holders(tensor);
+        if let [_, _, ..] = holders[..] {
+            let problem = Problem::DuplicateTensor {
+                tensor: tensor.clone(),
+                places: holders.join(", "),
+            };
+            return Err(problem.in_file(path));
+        }
+        if holders.first() != Some(&named.as_str()) {
+            let problem = Problem::Elsewhere {
+                tensor: tensor.clone(),
+                shard: named.clone(),
+                elsewhere: holders
+                    .first()
+                    .map_or(String::new(), |s| format!("; {s} does")),
+            };
+            return Err(problem.in_file(path));
+        }
+    }
+    let mut entries = BTreeMap::new();
+    for (name, held) in shards {
+        for (tensor, entry) in held {
+            if !index.weight_map.contains_key(&tensor) {
+                let shard = name.to_owned();
+                return Err(Problem::Unlisted { tensor, shard }.in_file(path));
+            }
+            entries.insert(tensor, entry);
+        }
+    }
+    let bytes = entries
+        .values()
+        .map(|entry| entry.bytes as u64)
+        .sum::<u64>();
+    if let Some(total) = index.total_size.filter(|total| *total != bytes) {
+        warnings.push(format!(
+            "{INDEX}: total_size is {total}, but its tensors have {bytes} bytes"
+        ));
+    }
+    Ok(entries)
+}
+
+fn gguf_file(path: &Path) -> Result<Checkpoint, LoadError> {
+    let (mut file, len) = open_file(path)?;
+    let header = gguf::Header::read(&mut file, len).map_err(|p| p.in_file(path))?;
+    let shared: Arc<Path> = path.into();
+    let mut entries = BTreeMap::new();
+    let mut factors = None;
+    for info in header.tensors {
+        let entry = Entry {
+            file: Arc::clone(&shared),
+            name: info.name.clone(),
+            dtype: info.dtype,
+            shape: info.shape,
+            begin: header.data.saturating_add(info.begin),
+            bytes: info.bytes,
+            interleaved: None,
+        };
+        if info.name == ROPE_FACTORS {
+            let stored = entry.read(ROPE_FACTORS)?;
+            factors = Some(stored.floats().map_err(|p| p.in_file(path))?);
+        } else {
+            entries.insert(info.name, entry);
+        }
+    }
+    const EMBEDDING: &str = "token_embd.weight";
+    let vocab = match entries.get(EMBEDDING).map(|entry| &entry.shape[..]) {
+        Some([vocab, _]) => *vocab,
+        Some(other) => {
+            let problem = Problem::Shape {
+                tensor: EMBEDDING.to_owned(),
+                found: other.to_vec(),
+                expected: Vec::new(),
+                why: "[vocab, hidden]",
+            };
+            return Err(problem.in_file(path));
+        }
+        None => {
+            let problem = Problem::MissingTensor {
+                tensor: EMBEDDING.to_owned(),
+                shape: Vec::new(),
+            };
+            return Err(problem.in_file(path));
+        }
+    };
+    let Declared {
+        mut config,
+        eos,
+        warnings,
+        ..
+    } = Config::from_gguf(&header.metadata, vocab, factors).map_err(|p| p.in_file(path))?;
+    config.tied = !entries.contains_key("output.weight");
+    let mut tensors = matched(path, &config, entries, names::canonical)?;
+    for (name, entry) in &mut tensors {
+        if name.ends_with("q_proj.weight") {
+            entry.interleaved = Some(config.heads);
+        } else if name.ends_with("k_proj.weight") {
+            entry.interleaved = Some(config.kv_heads);
+        }
+    }
+    let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty());
+    Ok(Checkpoint {
+        path: path.to_owned(),
+        dir: dir.unwrap_or(Path::new(".")).to_owned(),
+        eos: eos.unwrap_or_default(),
+        config,
+        metadata: Some(header.metadata),
+        tensors,
+        warnings,
+    })
+}
+
+/// Gives every tensor of the network its entry, and every entry its place.
+fn matched(
+    path: &Path,
+    config: &Config,
+    entries: BTreeMap<String, Entry>,
+    canonical: impl Fn(&str) -> Option<String>,
+) -> Result<BTreeMap<String, Entry>, LoadError> {
+    let mut found = BTreeMap::new();
+    let mut odd = Vec::new();
+    for (name, entry) in entries {
+        match canonical(&name) {
+            Some(name) => drop(found.insert(name, entry)),
+            None => odd.push(entry),
+        }
+    }
+    let mut tensors = BTreeMap::new();
+    for (name, expected, why) in config.tensors() {
+        let Some(entry) = found.remove(&name) else {
+            let problem = Problem::MissingTensor {
+                tensor: name,
+                shape: expected,
+            };
+            return Err(problem.in_file(path));
+        };
+        if entry.shape != expected {
+            let problem = Problem::Shape {
+                tensor: entry.name,
+                found: entry.shape,
+                expected,
+                why,
+            };
+            return Err(problem.in_file(&entry.file));
+        }
+        let norm = expected.len() == 1;
+        if entry.dtype == StoredType::I64 || (norm && !entry.dtype.is_float()) {
+            let problem = Problem::TensorType {
+                tensor: entry.name,
+                found: entry.dtype.name().to_owned(),
+                accepted: if norm {
+                    "f32, f16, bf16"
+                } else {
+                    "floats and GGML blocks"
+                },
+            };
+            return Err(problem.in_file(&entry.file));
+        }
+        tensors.insert(name, entry);
+    }
+    let left = found.into_values().chain(odd);
+    match left
+        .filter(|entry| !is_buffer(&entry.name))
+        .min_by(|a, b| a.name.cmp(&b.name))
+    {
+        None => Ok(tensors),
+        Some(entry) => {
+            let why = if entry.name.ends_with(".bias") {
+                "it has no biases".to_owned()
+            } else {
+                format!(
+                    "it has {} layers, and names as the llama decoder has them",
+                    config.layers
+                )
+            };
+            let tensor = entry.name;
+            Err(Problem::UnknownTensor { tensor, why }.in_file(&entry.file))
+        }
+    }
+}
+
+/// Rotary frequencies that old writers saved; they follow from the configuration.
+fn is_buffer(name: &str) -> bool {
+    name.strip_prefix("model.layers.")
+        .is_some_and(|rest| rest.ends_with(".self_attn.rotary_emb.inv_freq"))
+        || name == "model.rotary_emb.inv_freq"
+}

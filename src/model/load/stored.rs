@@ -1,0 +1,213 @@
+//! Tensors as a file stores them.
+
+use half::{bf16, f16};
+
+use super::error::Problem;
+
+/// One tensor, read.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Stored {
+    /// Canonical name.
+    pub name: String,
+    /// How the values are stored.
+    pub dtype: StoredType,
+    /// `[out, in]`, row-major; `[n]` for a norm.
+    pub shape: Vec<usize>,
+    /// The rows, one after the other, little-endian; a quantised row is GGML blocks along `in`.
+    pub bytes: Vec<u8>,
+}
+
+impl Stored {
+    /// Number of rows: the product of all dimensions but the last.
+    #[must_use]
+    pub fn rows(&self) -> usize {
+        self.shape[..self.shape.len().saturating_sub(1)]
+            .iter()
+            .product()
+    }
+
+    /// Values in a row.
+    #[must_use]
+    pub fn cols(&self) -> usize {
+        self.shape.last().copied().unwrap_or(1)
+    }
+
+    /// Bytes of row `i`.
+    #[must_use]
+    pub fn row(&self, i: usize) -> &[u8] {
+        let width = self.bytes.len() / self.rows();
+        &self.bytes[i * width..(i + 1) * width]
+    }
+
+    /// The values of a tensor stored as f32, f16 or bf16; each conversion is exact.
+    ///
+    /// # Errors
+    /// [`Problem::TensorType`] for any other type.
+    pub fn floats(&self) -> Result<Vec<f32>, Problem> {
+        let halves = || self.bytes.as_chunks::<2>().0.iter();
+        match self.dtype {
+            StoredType::F32 => Ok(self
+                .bytes
+                .as_chunks()
+                .0
+                .iter()
+                .map(|b| f32::from_le_bytes(*b))
+                .collect()),
+            StoredType::F16 => Ok(halves().map(|b| f16::from_le_bytes(*b).to_f32()).collect()),
+            StoredType::BF16 => Ok(halves().map(|b| bf16::from_le_bytes(*b).to_f32()).collect()),
+            _ => Err(Problem::TensorType {
+                tensor: self.name.clone(),
+                found: self.dtype.name().to_owned(),
+                accepted: "f32, f16, bf16",
+            }),
+        }
+    }
+}
+
+/// How values are stored: floats, GGML blocks, or 64-bit integers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[expect(missing_docs, reason = "the names are the formats' own")]
+pub enum StoredType {
+    F32,
+    F16,
+    BF16,
+    Q4_0,
+    Q4_1,
+    Q5_0,
+    Q5_1,
+    Q8_0,
+    Q8_1,
+    Q2K,
+    Q3K,
+    Q4K,
+    Q5K,
+    Q6K,
+    Q8K,
+    I64,
+}
+
+/// Type, GGML number, name, values a block, bytes a block.
+const TYPES: [(StoredType, u32, &str, usize, usize); 16] = [
+    (StoredType::F32, 0, "f32", 1, 4),
+    (StoredType::F16, 1, "f16", 1, 2),
+    (StoredType::Q4_0, 2, "q4_0", 32, 18),
+    (StoredType::Q4_1, 3, "q4_1", 32, 20),
+    (StoredType::Q5_0, 6, "q5_0", 32, 22),
+    (StoredType::Q5_1, 7, "q5_1", 32, 24),
+    (StoredType::Q8_0, 8, "q8_0", 32, 34),
+    (StoredType::Q8_1, 9, "q8_1", 32, 36),
+    (StoredType::Q2K, 10, "q2_k", 256, 84),
+    (StoredType::Q3K, 11, "q3_k", 256, 110),
+    (StoredType::Q4K, 12, "q4_k", 256, 144),
+    (StoredType::Q5K, 13, "q5_k", 256, 176),
+    (StoredType::Q6K, 14, "q6_k", 256, 210),
+    (StoredType::Q8K, 15, "q8_k", 256, 292),
+    (StoredType::I64, 27, "i64", 1, 8),
+    (StoredType::BF16, 30, "bf16", 1, 2),
+];
+
+/// The types of [`TYPES`] by GGML's numbers, for messages.
+pub(crate) const GGML_ACCEPTED: &str = "0 f32, 1 f16, 2 q4_0, 3 q4_1, 6 q5_0, 7 q5_1, 8 q8_0, 9 q8_1, 10 q2_k, 11 q3_k, \
+     12 q4_k, 13 q5_k, 14 q6_k, 15 q8_k, 27 i64, 30 bf16";
+
+impl StoredType {
+    fn entry(self) -> &'static (Self, u32, &'static str, usize, usize) {
+        TYPES
+            .iter()
+            .find(|entry| entry.0 == self)
+            .expect("every type has its line in the table")
+    }
+
+    /// The type with GGML's number `id`.
+    #[must_use]
+    pub fn from_ggml(id: u32) -> Option<Self> {
+        TYPES
+            .iter()
+            .find(|entry| entry.1 == id)
+            .map(|entry| entry.0)
+    }
+
+    /// GGML's number of the type.
+    #[must_use]
+    pub fn ggml(self) -> u32 {
+        self.entry().1
+    }
+
+    /// Its name, as `--dtype` spells it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        self.entry().2
+    }
+
+    /// Values in a block; 1 for floats and integers.
+    #[must_use]
+    pub fn block(self) -> usize {
+        self.entry().3
+    }
+
+    /// Bytes of a block.
+    #[must_use]
+    pub fn block_bytes(self) -> usize {
+        self.entry().4
+    }
+
+    /// Whether this is f32, f16 or bf16.
+    #[must_use]
+    pub fn is_float(self) -> bool {
+        matches!(self, Self::F32 | Self::F16 | Self::BF16)
+    }
+
+    /// Bytes of a tensor of `shape`; `None` if they cannot be counted or a row is no whole number
+    /// of blocks.
+    #[must_use]
+    pub fn bytes(self, shape: &[usize]) -> Option<usize> {
+        let cols = shape.last().copied().unwrap_or(1);
+        if !cols.is_multiple_of(self.block()) {
+            return None;
+        }
+        shape
+            .iter()
+            .try_fold(1_usize, |n, dim| n.checked_mul(*dim))?
+            .checked_div(self.block())?
+            .checked_mul(self.block_bytes())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use candle_core::quantized::GgmlDType as G;
+
+    #[test]
+    fn blocks_are_as_candle_has_them() {
+        let candle = [
+            G::F32,
+            G::F16,
+            G::Q4_0,
+            G::Q4_1,
+            G::Q5_0,
+            G::Q5_1,
+            G::Q8_0,
+            G::Q8_1,
+            G::Q2K,
+            G::Q3K,
+            G::Q4K,
+            G::Q5K,
+            G::Q6K,
+            G::Q8K,
+        ];
+        for (ours, theirs) in TYPES.iter().zip(candle) {
+            assert_eq!(
+                (ours.3, ours.4),
+                (theirs.block_size(), theirs.type_size()),
+                "{ours:?}"
+            );
+            assert_eq!(format!("{:?}", ours.0), format!("{theirs:?}"));
+        }
+        assert_eq!(TYPES.len(), candle.len() + 2);
+        assert_eq!(StoredType::from_ggml(30), Some(StoredType::BF16));
+        assert_eq!(StoredType::Q4_1.bytes(&[3, 64]), Some(3 * 40));
+        assert_eq!(StoredType::Q4_1.bytes(&[3, 48]), None);
+        assert_eq!(StoredType::F32.bytes(&[usize::MAX, 2]), None);
+    }
+}
