@@ -59,6 +59,9 @@ pub enum ErrorKind {
     /// A tree that is no tree.
     #[error("draft tree: {0}")]
     Tree(String),
+    /// A tokenizer or chat template that cannot be used.
+    #[error(transparent)]
+    Text(#[from] crate::text::TextError),
 }
 
 impl<T: Into<ErrorKind>> From<T> for Error {

@@ -15,6 +15,7 @@ pub mod cache;
 pub mod error;
 pub mod sample;
 pub mod model;
+pub mod text;
 pub mod types;
 
 pub use error::{Error, ErrorKind, Result};

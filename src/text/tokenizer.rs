@@ -1,0 +1,223 @@
+//! Text to token ids and back.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+
+use serde_json::Value;
+use tokenizers::Decoder;
+
+use super::differences::Differences;
+use super::stream::{Route, TextStream};
+use super::{TextError, Vocabulary};
+use crate::types::TokenId;
+
+/// Text to token ids and back. Cheap to clone.
+#[derive(Clone)]
+pub struct Tokenizer {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    hf: tokenizers::Tokenizer,
+    /// Highest id plus one.
+    valid: usize,
+    /// Added tokens, special or not, longest first.
+    added: Vec<(String, TokenId)>,
+    route: Route,
+}
+
+impl Tokenizer {
+    /// Reads a `tokenizer.json`.
+    ///
+    /// # Errors
+    ///
+    /// The file cannot be read, or the tokenizers library refuses it.
+    pub fn from_json(path: &Path) -> Result<Self, TextError> {
+        let bytes = fs::read(path).map_err(|source| TextError::Read {
+            path: path.to_owned(),
+            source,
+        })?;
+        Self::from_bytes(&path.display().to_string(), &bytes)
+    }
+
+    /// Builds the tokenizer that GGUF metadata describes; see [`Vocabulary::tokenizer`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Vocabulary::tokenizer`].
+    pub fn from_vocabulary(vocabulary: &Vocabulary) -> Result<Self, TextError> {
+        vocabulary.tokenizer()
+    }
+
+    pub(super) fn from_value(name: &str, json: &Value) -> Result<Self, TextError> {
+        Self::from_bytes(name, json.to_string().as_bytes())
+    }
+
+    fn from_bytes(name: &str, bytes: &[u8]) -> Result<Self, TextError> {
+        let refused = |source| TextError::Tokenizer {
+            name: name.to_owned(),
+            source,
+        };
+        let mut hf = tokenizers::Tokenizer::from_bytes(bytes).map_err(refused)?;
+        // A file may carry the limits it was last used with; they are no part of the tokenizer.
+        hf.with_truncation(None).map_err(refused)?;
+        hf.with_padding(None);
+
+        let highest = hf.get_vocab(true).into_values().max();
+        let valid = highest.map_or(0, |id| index(id) + 1);
+        let mut added: Vec<(String, TokenId)> = hf
+            .get_added_tokens_decoder()
+            .into_iter()
+            .map(|(id, token)| (token.content, id))
+            .collect();
+        added.sort_by(|a, b| b.0.len().cmp(&a.0.len()).then_with(|| a.cmp(b)));
+        let route = Route::of(hf.get_decoder());
+        Ok(Self {
+            inner: Arc::new(Inner {
+                hf,
+                valid,
+                added,
+                route,
+            }),
+        })
+    }
+
+    /// Ids of a text that is complete as it stands, such as a rendered chat. Special tokens
+    /// spelled in the text are recognised, nothing is added.
+    ///
+    /// # Errors
+    ///
+    /// The tokenizer's model has no way to spell the text.
+    pub fn encode(&self, text: &str) -> Result<Vec<TokenId>, TextError> {
+        self.ids(text, false)
+    }
+
+    /// Ids of a raw prompt: as [`Tokenizer::encode`], with the BOS (or whatever else) that the
+    /// model wants around a text.
+    ///
+    /// # Errors
+    ///
+    /// As [`Tokenizer::encode`].
+    pub fn encode_prompt(&self, text: &str) -> Result<Vec<TokenId>, TextError> {
+        self.ids(text, true)
+    }
+
+    fn ids(&self, text: &str, add_special: bool) -> Result<Vec<TokenId>, TextError> {
+        let encoding = self.inner.hf.encode_fast(text, add_special);
+        let encoding = encoding.map_err(TextError::Encode)?;
+        Ok(encoding.get_ids().to_vec())
+    }
+
+    /// The text of a sequence. Special tokens and ids without a token are skipped; bytes that are
+    /// no UTF-8 become U+FFFD.
+    ///
+    /// # Errors
+    ///
+    /// The tokenizer's decoder fails.
+    pub fn decode(&self, tokens: &[TokenId]) -> Result<String, TextError> {
+        let decoded = self.inner.hf.decode(tokens, true);
+        decoded.map_err(TextError::Decode)
+    }
+
+    /// A stream that decodes one token at a time.
+    #[must_use]
+    pub fn stream(&self) -> TextStream {
+        TextStream::new(self.clone())
+    }
+
+    /// The number of ids: the highest, added tokens included, plus one. Logits from here on belong
+    /// to no token.
+    #[must_use]
+    pub fn valid(&self) -> usize {
+        self.inner.valid
+    }
+
+    /// The token's own spelling (for byte-level tokenizers in GPT-2's alphabet), not its text.
+    #[must_use]
+    pub fn token(&self, id: TokenId) -> Option<String> {
+        self.inner.hf.id_to_token(id)
+    }
+
+    /// The id of a token by its own spelling.
+    #[must_use]
+    pub fn id(&self, token: &str) -> Option<TokenId> {
+        self.inner.hf.token_to_id(token)
+    }
+
+    /// Whether decoding skips this id.
+    #[must_use]
+    pub fn is_special(&self, id: TokenId) -> bool {
+        let added = self.inner.hf.get_added_vocabulary();
+        self.token(id)
+            .is_some_and(|token| added.is_special_token(&token))
+    }
+
+    /// The longest added token that `text` begins with.
+    #[must_use]
+    pub fn added_at_start(&self, text: &str) -> Option<TokenId> {
+        let mut added = self.inner.added.iter();
+        added
+            .find(|(content, _)| !content.is_empty() && text.starts_with(content.as_str()))
+            .map(|(_, id)| *id)
+    }
+
+    /// Compares what the ids mean in two tokenizers.
+    #[must_use]
+    pub fn differences(&self, other: &Self) -> Differences {
+        Differences::between(&self.spellings(), &other.spellings())
+    }
+
+    /// Each id's spelling.
+    fn spellings(&self) -> Vec<Option<String>> {
+        let mut all: HashMap<TokenId, String> = HashMap::new();
+        for (token, id) in self.inner.hf.get_vocab(true) {
+            all.insert(id, token);
+        }
+        for (token, id) in &self.inner.added {
+            all.insert(*id, token.clone());
+        }
+        let mut list = vec![None; self.inner.valid];
+        for (id, token) in all {
+            if let Some(slot) = list.get_mut(index(id)) {
+                *slot = Some(token);
+            }
+        }
+        list
+    }
+
+    pub(super) fn route(&self) -> Route {
+        self.inner.route
+    }
+
+    /// The spelling that [`Tokenizer::decode`] hands to the decoder; `None` if it skips the id.
+    pub(super) fn piece(&self, id: TokenId) -> Option<String> {
+        let added = self.inner.hf.get_added_vocabulary();
+        self.token(id)
+            .filter(|token| !added.is_special_token(token))
+    }
+
+    /// What [`Tokenizer::decode`] makes of pieces.
+    pub(super) fn join(&self, pieces: &[String]) -> Result<String, TextError> {
+        match self.inner.hf.get_decoder() {
+            Some(decoder) => decoder.decode(pieces.to_vec()).map_err(TextError::Decode),
+            None => Ok(pieces.join(" ")),
+        }
+    }
+}
+
+/// An id as an index.
+fn index(id: TokenId) -> usize {
+    usize::try_from(id).unwrap_or(usize::MAX)
+}
+
+impl fmt::Debug for Tokenizer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tokenizer")
+            .field("valid", &self.inner.valid)
+            .field("added", &self.inner.added.len())
+            .finish_non_exhaustive()
+    }
+}
