@@ -13,8 +13,9 @@
 
 pub mod cache;
 pub mod error;
-pub mod sample;
 pub mod model;
+pub mod request;
+pub mod sample;
 pub mod text;
 pub mod types;
 

@@ -64,7 +64,7 @@ impl RequestError {
     pub fn field(&self) -> Option<&str> {
         match self {
             Self::Value { field, .. } => Some(field),
-            Self::Param(error) => Some(error.name.as_ref()),
+            Self::Param(error) => Some(error.name),
             Self::Contradiction { field, .. } | Self::Unsupported { field, .. } => Some(field),
             _ => None,
         }

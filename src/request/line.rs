@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
-use super::{Message, RequestError, RequestSpec, json};
-use crate::TokenId;
+use super::{RequestError, RequestSpec, json};
+use crate::{TokenId, text::Message};
 
 type Result<T> = std::result::Result<T, RequestError>;
 
@@ -37,9 +37,11 @@ impl RequestSpec {
             match field.as_str() {
                 "id" => spec.id = Some(at.text()?),
                 "prompt" => spec.prompt = Some(at.text()?),
-                "prompt_ids" => spec.prompt_ids = Some(at.list("a list of token ids", At::token)?),
+                "prompt_ids" => {
+                    spec.prompt_ids = Some(at.list("a list of token ids", |at| at.token())?)
+                }
                 "messages" => {
-                    spec.messages = Some(at.list("a list of messages", At::message)?);
+                    spec.messages = Some(at.list("a list of messages", |at| at.message())?);
                 }
                 "chat" => spec.chat = at.flag()?,
                 "system" => spec.system = Some(at.text()?),
@@ -52,8 +54,8 @@ impl RequestSpec {
                 "presence_penalty" => sampling.presence_penalty = at.number()?,
                 "frequency_penalty" => sampling.frequency_penalty = at.number()?,
                 "logit_bias" => sampling.logit_bias = at.biases()?,
-                "stop" => spec.stop = at.list("a list of texts", At::text)?,
-                "stop_id" => spec.stop_id = at.list("a list of token ids", At::token)?,
+                "stop" => spec.stop = at.list("a list of texts", |at| at.text())?,
+                "stop_id" => spec.stop_id = at.list("a list of token ids", |at| at.token())?,
                 "ignore_eos" => spec.ignore_eos = at.flag()?,
                 "min_tokens" => sampling.min_tokens = at.count()?,
                 "seed" => spec.seed = Some(at.seed()?),
@@ -139,7 +141,7 @@ impl At<'_> {
         let object = self.or_refuse(self.value.as_object(), accepted)?;
         let text = |key: &str| object.get(key).and_then(Value::as_str).map(str::to_owned);
         match (text("role"), text("content")) {
-            (Some(role), Some(content)) if object.len() == 2 => Ok(Message { role, content }),
+            (Some(role), Some(content)) if object.len() == 2 => Ok(Message::new(role, content)),
             _ => self.refuse(accepted),
         }
     }

@@ -15,7 +15,7 @@ mod tests;
 
 pub use error::RequestError;
 pub use resolve::Resolver;
-pub use spec::{Message, RequestSpec};
+pub use spec::RequestSpec;
 
 use crate::{TokenId, sample::SamplingParams};
 

@@ -1,20 +1,18 @@
 //! From what was asked to what the engine runs.
 
-use std::sync::Arc;
-
-use super::{Message, Request, RequestError, RequestSpec};
+use super::{Request, RequestError, RequestSpec};
 use crate::{
     TokenId,
-    text::{ChatTemplate, Tokenizer},
+    text::{ChatTemplate, Message, Tokenizer},
 };
 
 /// Turns a [`RequestSpec`] into a [`Request`] for one target.
 #[derive(Clone, Debug)]
 pub struct Resolver {
     /// The target's tokenizer; without one, prompts are token ids.
-    pub tokenizer: Option<Arc<Tokenizer>>,
+    pub tokenizer: Option<Tokenizer>,
     /// The target's chat template.
-    pub chat: Option<Arc<ChatTemplate>>,
+    pub chat: Option<ChatTemplate>,
     /// Number of ids that have a meaning; logits may be wider.
     pub valid: usize,
     /// Positions of the target.
@@ -71,7 +69,10 @@ impl Resolver {
             }
             (None, Some(text)) if !spec.chat => {
                 let tokens = self.tokenizer("prompt")?.encode_prompt(text);
-                ("prompt", tokens.map_err(|error| unsupported("prompt", &error))?)
+                (
+                    "prompt",
+                    tokens.map_err(|error| unsupported("prompt", &error))?,
+                )
             }
             _ => {
                 let field = if spec.chat { "prompt" } else { "messages" };
@@ -81,7 +82,13 @@ impl Resolver {
             }
         };
         let count = tokens.len();
-        let refuse = |accepted| Err(RequestError::value(field, format!("of {count} tokens"), accepted));
+        let refuse = |accepted| {
+            Err(RequestError::value(
+                field,
+                format!("of {count} tokens"),
+                accepted,
+            ))
+        };
         if count == 0 {
             return refuse("a prompt has at least one token".to_owned());
         }
@@ -96,18 +103,14 @@ impl Resolver {
 
     fn tokenizer(&self, field: &'static str) -> Result<&Tokenizer, RequestError> {
         let reason = "the model has no tokenizer; only prompt_ids can be used";
-        (self.tokenizer.as_deref()).ok_or_else(|| unsupported(field, &reason))
+        (self.tokenizer.as_ref()).ok_or_else(|| unsupported(field, &reason))
     }
 
     fn render(&self, field: &'static str, spec: &RequestSpec) -> Result<String, RequestError> {
         let template = (self.chat.as_ref())
             .ok_or_else(|| unsupported(field, &"the model has no chat template"))?;
-        let turn = |role: &str, content: &String| Message {
-            role: role.to_owned(),
-            content: content.clone(),
-        };
-        let system = spec.system.iter().map(|text| turn("system", text));
-        let user = spec.prompt.iter().map(|text| turn("user", text));
+        let system = spec.system.iter().map(|text| Message::new("system", text));
+        let user = spec.prompt.iter().map(|text| Message::new("user", text));
         let given = spec.messages.iter().flatten().cloned();
         let turns: Vec<Message> = system.chain(given).chain(user).collect();
         let rendered = template.render(&turns, true);

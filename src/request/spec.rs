@@ -6,6 +6,7 @@ use super::RequestError;
 use crate::{
     TokenId,
     sample::{RawParams, SamplingParams},
+    text::Message,
 };
 
 /// Most choices of one request.
@@ -39,15 +40,6 @@ pub(super) const FIELDS: [&str; 23] = [
     "logprobs",
     "drafter_off",
 ];
-
-/// One turn of a conversation.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Message {
-    /// Who speaks, as the chat template knows it: `system`, `user`, `assistant`.
-    pub role: String,
-    /// What is said.
-    pub content: String,
-}
 
 /// A request as its author writes it: the flags of `generate`, or one line of a requests file.
 ///
