@@ -11,8 +11,11 @@
 //!
 //! The folder list is the algorithm; `docs/ARCHITECTURE.md` has the map and the invariants.
 
+pub mod accept;
 pub mod cache;
 pub mod error;
+pub mod sample;
+pub mod tree;
 pub mod model;
 pub mod request;
 pub mod sample;

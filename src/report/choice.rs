@@ -3,7 +3,7 @@
 use serde::{Serialize, Serializer, ser::SerializeSeq};
 
 use super::Timing;
-use crate::TokenId;
+use crate::{TokenId, sample::Dist};
 
 /// Why a choice ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -29,6 +29,18 @@ pub struct Logprob {
     /// The likeliest tokens and their log-probabilities, best first, ties by the lower id.
     #[serde(serialize_with = "pairs")]
     pub top: Vec<(TokenId, f64)>,
+}
+
+impl Logprob {
+    /// The record of `token` under `law`, with its `top` likeliest tokens.
+    #[must_use]
+    pub fn new(law: &Dist, token: TokenId, top: usize) -> Self {
+        Self {
+            id: token,
+            logprob: law.ln_p(token),
+            top: law.top(top),
+        }
+    }
 }
 
 /// What one round did for a choice.

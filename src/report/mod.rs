@@ -6,4 +6,5 @@ mod trace;
 
 pub use choice::{ChoiceReport, FinishReason, Logprob, RoundCount, Usage};
 pub use timing::{Stage, Timing};
+pub(crate) use trace::nodes;
 pub use trace::{RoundTrace, StageMillis};

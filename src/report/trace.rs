@@ -40,13 +40,10 @@ pub struct StageMillis {
     pub commit: f64,
 }
 
-impl RoundTrace {
-    /// Tokens and parents of `tree` in the trace's form.
-    #[must_use]
-    pub fn nodes(tree: &DraftTree) -> (Vec<TokenId>, Vec<i64>) {
-        let parent = |node| tree.parent(node).map_or(-1, |parent| i64::from(parent.0));
-        tree.nodes()
-            .map(|node| (tree.token(node), parent(node)))
-            .unzip()
-    }
+/// Tokens and parents of `tree` in the trace's form.
+pub(crate) fn nodes(tree: &DraftTree) -> (Vec<TokenId>, Vec<i64>) {
+    let parent = |node| tree.parent(node).map_or(-1, |parent| i64::from(parent.0));
+    tree.nodes()
+        .map(|node| (tree.token(node), parent(node)))
+        .unzip()
 }

@@ -45,3 +45,56 @@ pub struct Request {
     /// Decode without drafts.
     pub drafter_off: bool,
 }
+
+/// What a target and its cache can serve.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Width of the logits.
+    pub vocab: usize,
+    /// Positions of the target.
+    pub context: usize,
+    /// Tokens that the cache holds.
+    pub kv_tokens: usize,
+    /// There is a tokenizer.
+    pub text: bool,
+}
+
+impl Request {
+    /// Checks what the engine relies on.
+    ///
+    /// # Errors
+    /// Naming the first field that does not hold.
+    pub fn check(&self, limits: &Limits) -> Result<(), RequestError> {
+        let refuse = |field: &str, value: String, accepted: String| {
+            Err(RequestError::value(field, value, accepted))
+        };
+        let (count, most) = (self.prompt.len(), limits.context.min(limits.kv_tokens));
+        if count == 0 || count > most {
+            let accepted = format!(
+                "a prompt has 1..={most} tokens (positions of the model {}, kv_tokens {})",
+                limits.context, limits.kv_tokens
+            );
+            return refuse("prompt", format!("of {count} tokens"), accepted);
+        }
+        let ids = self.prompt.iter().map(|id| ("prompt_ids", id));
+        let stops = self.stop_ids.iter().map(|id| ("stop_id", id));
+        let biased = self.params.logit_bias.keys().map(|id| ("logit_bias", id));
+        let outside = |id: &u32| *id as usize >= limits.vocab;
+        if let Some((field, id)) = ids.chain(stops).chain(biased).find(|(_, id)| outside(id)) {
+            return refuse(field, id.to_string(), format!("token ids are below {}", limits.vocab));
+        }
+        if self.n == 0 || self.max_tokens == 0 {
+            let field = if self.n == 0 { "n" } else { "max_tokens" };
+            return refuse(field, "0".to_owned(), "at least 1".to_owned());
+        }
+        match self.stop.first() {
+            Some(stop) if !limits.text => {
+                refuse("stop", format!("{stop:?}"), "stop texts need a tokenizer".to_owned())
+            }
+            _ if self.stop.iter().any(String::is_empty) => {
+                refuse("stop", "\"\"".to_owned(), "a text that is not empty".to_owned())
+            }
+            _ => Ok(()),
+        }
+    }
+}

@@ -1,1 +1,4 @@
-//! The judge: statistical tests of an engine's output law.
+#![doc = include_str!("../README.md")]
+
+pub mod chi2;
+pub mod every;

@@ -1,0 +1,158 @@
+//! Where a choice ends: the only place.
+
+use crate::{
+    TokenId,
+    report::FinishReason,
+    request::Request,
+    text::{TextError, TextStream, Tokenizer},
+};
+
+/// What a token did to the choice.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pushed {
+    /// Text that is certain now: no later token changes it and no stop text begins in it.
+    pub text: String,
+    /// Set if this token is the last.
+    pub reason: Option<FinishReason>,
+}
+
+/// The stop conditions of one choice and its text so far.
+///
+/// Text is held back while it may still turn out to begin a stop text, so what was handed out is
+/// never taken back: the pieces, joined, are the final text.
+#[derive(Debug)]
+pub struct Ending {
+    end_ids: Vec<TokenId>,
+    stops: Vec<String>,
+    min_tokens: usize,
+    limit: usize,
+    count: usize,
+    stream: Option<TextStream>,
+    text: String,
+    sent: usize,
+    open: bool,
+}
+
+impl Ending {
+    /// The conditions of `request`: `end_ids` are the tokens that end it (see [`end_ids`]), `limit`
+    /// is the most tokens that it and the target's context allow together. Without a tokenizer
+    /// there is no text and no stop text.
+    #[must_use]
+    pub fn new(
+        request: &Request,
+        end_ids: Vec<TokenId>,
+        limit: usize,
+        text: Option<&Tokenizer>,
+    ) -> Self {
+        Self {
+            end_ids,
+            stops: request.stop.clone(),
+            min_tokens: request.params.min_tokens,
+            limit,
+            count: 0,
+            stream: text.map(Tokenizer::stream),
+            text: String::new(),
+            sent: 0,
+            open: true,
+        }
+    }
+
+    /// Tokens that may still be delivered.
+    #[must_use]
+    pub fn remaining(&self) -> usize {
+        self.limit - self.count
+    }
+
+    /// Takes the next token.
+    ///
+    /// # Errors
+    /// If the tokenizer cannot decode it.
+    pub fn push(&mut self, token: TokenId) -> Result<Pushed, TextError> {
+        let index = self.count;
+        self.count += 1;
+        if self.end_ids.contains(&token) {
+            return self.end(FinishReason::Stop);
+        }
+        let from = self.text.len();
+        if let Some(stream) = &mut self.stream {
+            self.text.push_str(&stream.push(token)?);
+        }
+        if index >= self.min_tokens
+            && let Some(cut) = self.stop_ending_after(from)
+        {
+            self.text.truncate(cut);
+            self.open = false;
+            return self.end(FinishReason::Stop);
+        }
+        if self.count == self.limit {
+            return self.end(FinishReason::Length);
+        }
+        Ok(Pushed {
+            text: self.certain(),
+            reason: None,
+        })
+    }
+
+    /// The text that was held back; nothing follows it. Empty when called again.
+    ///
+    /// # Errors
+    /// If the tokenizer cannot decode the last tokens.
+    pub fn rest(&mut self) -> Result<String, TextError> {
+        let open = std::mem::take(&mut self.open);
+        if let (true, Some(stream)) = (open, &mut self.stream) {
+            self.text.push_str(&stream.finish()?);
+        }
+        let rest = self.text[self.sent..].to_owned();
+        self.sent = self.text.len();
+        Ok(rest)
+    }
+
+    /// The text so far, what is held back included; none without a tokenizer.
+    #[must_use]
+    pub fn text(&self) -> Option<&str> {
+        self.stream.is_some().then_some(self.text.as_str())
+    }
+
+    fn end(&mut self, reason: FinishReason) -> Result<Pushed, TextError> {
+        Ok(Pushed {
+            text: self.rest()?,
+            reason: Some(reason),
+        })
+    }
+
+    /// Where the earliest stop text begins among those that end after byte `from`.
+    fn stop_ending_after(&self, from: usize) -> Option<usize> {
+        let earliest = |stop: &String| {
+            let first = (from + 1).saturating_sub(stop.len());
+            let start = (first..).find(|at| self.text.is_char_boundary(*at))?;
+            Some(start + self.text[start..].find(stop.as_str())?)
+        };
+        self.stops.iter().filter_map(earliest).min()
+    }
+
+    /// The text that no stop text can still begin in, from where the last piece ended.
+    fn certain(&mut self) -> String {
+        let held = |stop: &String| {
+            let longest = stop.len().saturating_sub(1).min(self.text.len() - self.sent);
+            (1..=longest)
+                .rev()
+                .find(|n| stop.is_char_boundary(*n) && self.text.ends_with(&stop[..*n]))
+                .unwrap_or(0)
+        };
+        let held = self.stops.iter().map(held).max().unwrap_or(0);
+        let upto = self.text.len() - held;
+        let piece = self.text[self.sent..upto].to_owned();
+        self.sent = upto;
+        piece
+    }
+}
+
+/// The tokens that end `request`: the target's, unless ignored, and its own.
+#[must_use]
+pub fn end_ids(request: &Request, eos: &[TokenId]) -> Vec<TokenId> {
+    let eos = if request.ignore_eos { &[] } else { eos };
+    let mut ids = [eos, &request.stop_ids].concat();
+    ids.sort_unstable();
+    ids.dedup();
+    ids
+}

@@ -1,0 +1,202 @@
+//! A smaller model of the same vocabulary, or the target itself, as drafter.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use super::{Anchor, Drafter, Pick, Seen};
+use crate::{
+    Matrix, SeqId, TokenId,
+    cache::{KvCache, Txn},
+    error::Result,
+    model::{Rows, Target, Wanted},
+    sample::History,
+    tree::DraftTree,
+};
+
+/// The drafter `model`.
+///
+/// It keeps the tokens that its cache holds for each sequence and, before it guesses, cuts them to
+/// what the sequence really says and feeds the rest. Rejected guesses, rounds without drafts and
+/// the unfed last draft of an accepted chain are therefore one case: catching up.
+#[derive(Debug)]
+pub struct ModelDrafter {
+    model: Arc<dyn Target>,
+    cache: KvCache,
+    fed: BTreeMap<SeqId, Vec<TokenId>>,
+    pick: Pick,
+    chunk: usize,
+}
+
+/// A chain in the making.
+#[derive(Debug)]
+struct Chain {
+    tokens: Vec<TokenId>,
+    open: bool,
+}
+
+impl ModelDrafter {
+    /// Drafts with `model`, whose vocabulary is the target's up to padding. Its cache holds
+    /// `kv_tokens` tokens; prompts are fed `chunk` tokens at a time.
+    #[must_use]
+    pub fn new(model: Arc<dyn Target>, pick: Pick, kv_tokens: usize, chunk: usize) -> Self {
+        let cache = model.new_cache(kv_tokens);
+        Self {
+            model,
+            cache,
+            fed: BTreeMap::new(),
+            pick,
+            chunk: chunk.max(1),
+        }
+    }
+
+    /// True if every token can be fed and a draft after them has a position.
+    fn can_follow(&self, tokens: &[TokenId]) -> bool {
+        let inside = |token: &TokenId| (*token as usize) < self.model.vocab();
+        tokens.len() <= self.model.context() && tokens.iter().all(inside)
+    }
+
+    /// Feeds each sequence up to its last token; the last pass, which always has that token, says
+    /// which logits are `wanted`. `None` where there is no room now.
+    fn catch_up(
+        &mut self,
+        seqs: &[(SeqId, &[TokenId])],
+        wanted: Wanted,
+    ) -> Result<Option<Matrix>> {
+        for (seq, tokens) in seqs {
+            let fed = self.fed.entry(*seq).or_default();
+            let agree = fed.iter().zip(*tokens).take_while(|(a, b)| a == b).count();
+            let keep = agree.min(tokens.len() - 1);
+            fed.truncate(keep);
+            self.cache.truncate(*seq, keep)?;
+        }
+        loop {
+            let missing = |seq: &SeqId, tokens: &[TokenId]| tokens.len() - self.fed[seq].len();
+            let late: Vec<_> = seqs
+                .iter()
+                .filter(|(seq, tokens)| missing(seq, tokens) > self.chunk)
+                .map(|(seq, tokens)| (*seq, &tokens[self.fed[seq].len()..][..self.chunk]))
+                .collect();
+            if late.is_empty() {
+                break;
+            }
+            if self.feed(&late, Wanted::None)?.is_none() {
+                return Ok(None);
+            }
+        }
+        let rest: Vec<_> = seqs
+            .iter()
+            .map(|(seq, tokens)| (*seq, &tokens[self.fed[seq].len()..]))
+            .collect();
+        self.feed(&rest, wanted)
+    }
+
+    /// One pass over the next tokens of some sequences.
+    fn feed(&mut self, next: &[(SeqId, &[TokenId])], wanted: Wanted) -> Result<Option<Matrix>> {
+        let mut rows = Rows::default();
+        for (seq, tokens) in next {
+            rows.chain(*seq, self.cache.committed(*seq), tokens, wanted)?;
+        }
+        let want: Vec<_> = next.iter().map(|(seq, t)| (*seq, t.len())).collect();
+        let Some(mut txn) = Txn::begin(&mut self.cache, &want) else {
+            return Ok(None);
+        };
+        let out = self.model.forward(&rows, &mut txn, &[])?;
+        for (seq, tokens) in next {
+            txn.commit(*seq, &(0..tokens.len()).collect::<Vec<_>>())?;
+            self.fed.entry(*seq).or_default().extend(*tokens);
+        }
+        Ok(Some(out.logits))
+    }
+
+    /// Chooses the next draft of an open chain from the row of logits after it; closes the chain at
+    /// its depth, at the model's context and where no token can be chosen.
+    fn extend(&self, anchor: &mut Anchor<'_>, chain: &mut Chain, logits: &[f32]) {
+        let history = History {
+            counts: anchor.counts,
+            path: &chain.tokens,
+        };
+        let Ok(law) = anchor.chain.law(logits, &history) else {
+            chain.open = false;
+            return;
+        };
+        let t = history.index() as u64;
+        let token = self.pick.token(&law, t, anchor.draws);
+        chain.tokens.push(token);
+        let fed = anchor.tokens.len() + chain.tokens.len();
+        chain.open = chain.tokens.len() < anchor.depth && fed <= self.model.context();
+    }
+
+    /// Guesses for anchors that the model can follow, level by level.
+    fn chains(&mut self, anchors: &mut [&mut Anchor<'_>]) -> Result<Vec<Vec<TokenId>>> {
+        let new = |_: &&mut Anchor<'_>| Chain {
+            tokens: Vec::new(),
+            open: true,
+        };
+        let mut chains: Vec<Chain> = anchors.iter().map(new).collect();
+        let seqs: Vec<_> = anchors.iter().map(|a| (a.seq, a.tokens)).collect();
+        let mut logits = self.catch_up(&seqs, Wanted::Last)?;
+        while let Some(rows) = logits {
+            let open = chains.iter_mut().zip(anchors.iter_mut());
+            for (row, (chain, anchor)) in open.filter(|(chain, _)| chain.open).enumerate() {
+                self.extend(anchor, chain, rows.row(row));
+            }
+            let next: Vec<_> = chains
+                .iter()
+                .zip(anchors.iter())
+                .filter(|(chain, _)| chain.open)
+                .map(|(chain, anchor)| (anchor.seq, &chain.tokens[chain.tokens.len() - 1..]))
+                .collect();
+            if next.is_empty() {
+                break;
+            }
+            logits = self.feed(&next, Wanted::Last)?;
+        }
+        Ok(chains.into_iter().map(|chain| chain.tokens).collect())
+    }
+}
+
+impl Drafter for ModelDrafter {
+    fn name(&self) -> &'static str {
+        "model"
+    }
+
+    fn observe(&mut self, seen: &[Seen<'_>]) -> Result<()> {
+        let follow: Vec<_> = seen
+            .iter()
+            .filter(|seen| !seen.tokens.is_empty() && self.can_follow(seen.tokens))
+            .map(|seen| (seen.seq, seen.tokens))
+            .collect();
+        if !follow.is_empty() {
+            self.catch_up(&follow, Wanted::None)?;
+        }
+        Ok(())
+    }
+
+    fn propose(&mut self, anchors: &mut [Anchor<'_>]) -> Result<Vec<DraftTree>> {
+        let mut trees = vec![DraftTree::default(); anchors.len()];
+        let (at, mut follow): (Vec<usize>, Vec<&mut Anchor<'_>>) = anchors
+            .iter_mut()
+            .enumerate()
+            .filter(|(_, anchor)| self.can_follow(anchor.tokens))
+            .unzip();
+        if !follow.is_empty() {
+            for (i, tokens) in at.into_iter().zip(self.chains(&mut follow)?) {
+                trees[i] = DraftTree::chain(&tokens);
+            }
+        }
+        Ok(trees)
+    }
+
+    fn fork(&mut self, from: SeqId, to: SeqId) {
+        let Some(tokens) = self.fed.get(&from).cloned() else {
+            return;
+        };
+        if self.cache.fork(from, to, tokens.len()).is_ok() {
+            self.fed.insert(to, tokens);
+        }
+    }
+
+    fn forget(&mut self, seq: SeqId) {
+        self.cache.release(seq);
+        self.fed.remove(&seq);
+    }
+}

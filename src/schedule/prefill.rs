@@ -1,0 +1,128 @@
+//! Prompts, fed chunk by chunk.
+
+use std::{sync::Arc, time::Instant};
+
+use super::group::Group;
+use crate::{
+    SeqId, TokenId,
+    cache::{KvCache, Txn},
+    draft::{Drafter, Seen},
+    error::Result,
+    model::{Rows, Target, Wanted},
+    report::Stage,
+    sequence::{Sequence, Shared},
+};
+
+/// Something that has tokens to be fed before it can go through rounds.
+#[derive(Debug)]
+pub(super) enum Task {
+    /// A request at its prompt.
+    Fresh(Group),
+    /// A choice that lost its rows: all its tokens but the anchor.
+    Resumed(Sequence),
+}
+
+impl Task {
+    /// The sequence whose rows are fed.
+    pub(super) fn seq(&self) -> SeqId {
+        match self {
+            Self::Fresh(group) => group.parent,
+            Self::Resumed(seq) => seq.id,
+        }
+    }
+
+    /// The tokens to be fed.
+    pub(super) fn tokens(&self) -> &[TokenId] {
+        match self {
+            Self::Fresh(group) => &group.shared.request.prompt,
+            Self::Resumed(seq) => &seq.tokens()[..seq.tokens().len() - 1],
+        }
+    }
+
+    pub(super) fn shared(&self) -> &Arc<Shared> {
+        match self {
+            Self::Fresh(group) => &group.shared,
+            Self::Resumed(seq) => seq.shared(),
+        }
+    }
+}
+
+/// Feeds the next `chunk` tokens of every task, in one pass, and shows them to the drafter. `None`:
+/// no room in the cache now, nothing changed.
+///
+/// # Errors
+/// If the target's pass fails; nothing was committed then.
+pub(super) fn prefill(
+    target: &dyn Target,
+    drafter: &mut dyn Drafter,
+    cache: &mut KvCache,
+    tasks: &mut [Task],
+    chunk: usize,
+) -> Result<Option<()>> {
+    let clock = Instant::now();
+    let (mut rows, mut want) = (Rows::default(), Vec::new());
+    for task in &*tasks {
+        let (base, tokens) = (cache.committed(task.seq()), task.tokens());
+        let next = &tokens[base..tokens.len().min(base + chunk)];
+        let last = base + next.len() == tokens.len();
+        let wanted = match task {
+            Task::Fresh(_) if last => Wanted::Last,
+            _ => Wanted::None,
+        };
+        rows.chain(task.seq(), base, next, wanted)?;
+        want.push((task.seq(), next.len()));
+    }
+    let Some(mut txn) = Txn::begin(cache, &want) else {
+        return Ok(None);
+    };
+    let out = target.forward(&rows, &mut txn, &[])?;
+    for (seq, count) in &want {
+        txn.commit(*seq, &(0..*count).collect::<Vec<_>>())?;
+    }
+    drop(txn);
+    let mut answers = 0;
+    for task in &mut *tasks {
+        if let (true, Task::Fresh(group)) = (fed(task, cache), task) {
+            group.logits = out.logits.row(answers).to_vec();
+            answers += 1;
+        }
+    }
+    observe(drafter, cache, tasks);
+    for task in tasks {
+        match task {
+            Task::Fresh(group) => group.prefill += clock.elapsed(),
+            Task::Resumed(seq) => seq.timing.add(Stage::Prefill, clock.elapsed()),
+        }
+    }
+    Ok(Some(()))
+}
+
+/// True once all its tokens are in the cache.
+pub(super) fn fed(task: &Task, cache: &KvCache) -> bool {
+    cache.committed(task.seq()) == task.tokens().len()
+}
+
+/// Shows the prompts so far to the drafter; one that fails starts afresh later.
+fn observe(drafter: &mut dyn Drafter, cache: &KvCache, tasks: &[Task]) {
+    let drafted_for = |task: &&Task| {
+        let request = &task.shared().request;
+        matches!(task, Task::Fresh(_)) && !request.drafter_off && request.max_tokens > 1
+    };
+    let seen: Vec<_> = tasks
+        .iter()
+        .filter(drafted_for)
+        .map(|task| Seen {
+            seq: task.seq(),
+            tokens: &task.tokens()[..cache.committed(task.seq())],
+        })
+        .collect();
+    if seen.is_empty() {
+        return;
+    }
+    if let Err(error) = drafter.observe(&seen) {
+        tracing::warn!("{error}; its requests are drafted for afresh");
+        for seen in seen {
+            drafter.forget(seen.seq);
+        }
+    }
+}

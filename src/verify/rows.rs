@@ -1,0 +1,87 @@
+//! What the target says at the rows of one sequence.
+
+use super::pack::{Pack, Span};
+use crate::{
+    Matrix, Node, TokenId,
+    accept::{TargetRows, Verdict},
+    report::Logprob,
+    sample::{Dist, Fault, History},
+    sequence::Sequence,
+    tree::DraftTree,
+};
+
+/// The target's laws at the rows of one sequence, made when they are asked for: the history of a
+/// row is what was committed and the drafts on its path, each once.
+#[derive(Debug)]
+pub struct RowLaws<'a> {
+    logits: &'a Matrix,
+    span: &'a Span,
+    tree: &'a DraftTree,
+    seq: &'a Sequence,
+}
+
+impl<'a> RowLaws<'a> {
+    /// The rows of sequence `i` of the pass.
+    #[must_use]
+    pub fn new(
+        logits: &'a Matrix,
+        pack: &'a Pack,
+        i: usize,
+        tree: &'a DraftTree,
+        seq: &'a Sequence,
+    ) -> Self {
+        Self {
+            logits,
+            span: pack.span(i),
+            tree,
+            seq,
+        }
+    }
+
+    /// One record a token of `verdict`, its path and `next`; empty unless the request wants them.
+    ///
+    /// # Panics
+    /// If the verdict is not one of these rows'.
+    #[must_use]
+    pub fn logprobs(&self, verdict: &Verdict) -> Vec<Logprob> {
+        let Some(top) = self.seq.request().logprobs else {
+            return Vec::new();
+        };
+        let drafted = verdict.path.iter().map(|node| self.tree.token(*node));
+        let above = std::iter::once(None).chain(verdict.path.iter().copied().map(Some));
+        let chosen = drafted.chain(verdict.next.ok()).zip(above);
+        chosen
+            .map(|(token, at)| {
+                let path = self.path(at);
+                let law = self.seq.chain().report_law(self.row(at), &self.history(&path));
+                let law = law.expect("a token was chosen at this row");
+                Logprob::new(&law, token, top)
+            })
+            .collect()
+    }
+
+    fn row(&self, at: Option<Node>) -> &'a [f32] {
+        let row = at.map_or(Some(0), |node| self.span.node_row[node.index()]);
+        let row = row.expect("a node outside the vocabulary is never on an accepted path");
+        self.logits.row(self.span.start + row)
+    }
+
+    fn path(&self, at: Option<Node>) -> Vec<TokenId> {
+        let nodes = at.map_or_else(Vec::new, |node| self.tree.path(node));
+        nodes.into_iter().map(|node| self.tree.token(node)).collect()
+    }
+
+    fn history<'h>(&'h self, path: &'h [TokenId]) -> History<'h> {
+        History {
+            counts: self.seq.counts(),
+            path,
+        }
+    }
+}
+
+impl TargetRows for RowLaws<'_> {
+    fn law(&mut self, at: Option<Node>) -> Result<Dist, Fault> {
+        let path = self.path(at);
+        self.seq.chain().law(self.row(at), &self.history(&path))
+    }
+}
