@@ -19,6 +19,9 @@ pub mod sample;
 pub mod tree;
 pub mod kernels;
 pub mod model;
+pub mod request;
+pub mod sample;
+pub mod text;
 pub mod types;
 
 pub use error::{Error, ErrorKind, Result};
