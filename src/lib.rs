@@ -11,18 +11,28 @@
 //!
 //! The folder list is the algorithm; `docs/ARCHITECTURE.md` has the map and the invariants.
 
-pub mod accept;
-pub mod cache;
 pub mod error;
-pub mod text;
+pub mod types;
+
 pub mod sample;
 pub mod tree;
+
+pub mod draft;
+pub mod verify;
+
+pub mod accept;
+pub mod commit;
+
+pub mod cache;
 pub mod kernels;
 pub mod model;
-pub mod request;
-pub mod sample;
 pub mod text;
-pub mod types;
+
+pub mod report;
+pub mod request;
+pub mod round;
+pub mod schedule;
+pub mod sequence;
 
 pub use error::{Error, ErrorKind, Result};
 pub use types::{Matrix, Node, SeqId, TokenId};

@@ -39,7 +39,9 @@ impl Rope {
             let plain = theta.powf(-exponent);
             let scaled = match scaling {
                 RopeScaling::None => plain,
-                RopeScaling::Factors(factors) => plain / factors.get(i).map_or(1.0, |f| (*f).into()),
+                RopeScaling::Factors(factors) => {
+                    plain / factors.get(i).map_or(1.0, |f| (*f).into())
+                }
                 RopeScaling::Llama3 {
                     factor,
                     low_freq_factor: low,

@@ -273,7 +273,9 @@ fn attention_is_near_the_exact_softmax_and_blind_to_slots() {
                 .collect();
             let total: f64 = weights.iter().sum();
             for d in 0..12 {
-                let value = all().zip(&weights).map(|(s, w)| w * f64::from(v[at(s) + d]));
+                let value = all()
+                    .zip(&weights)
+                    .map(|(s, w)| w * f64::from(v[at(s) + d]));
                 let exact = value.sum::<f64>() / total;
                 let ours = f64::from(out[r * 48 + h * 12 + d]);
                 assert!((ours - exact).abs() < 1e-6, "{ours} and {exact}");
@@ -366,7 +368,11 @@ fn llama3_stretches_long_wavelengths_only() {
     };
     assert!((ratio(1) - 1.0).abs() < 1e-6, "short: {}", ratio(1));
     assert!((ratio(63) - 8.0).abs() < 1e-4, "long: {}", ratio(63));
-    assert!(ratio(32) > 1.01 && ratio(32) < 7.9, "between: {}", ratio(32));
+    assert!(
+        ratio(32) > 1.01 && ratio(32) < 7.9,
+        "between: {}",
+        ratio(32)
+    );
     let factors: Vec<f32> = (0..64).map(|i| 1.0 + i as f32).collect();
     let divided = Rope::new(500_000.0, 128, &RopeScaling::Factors(factors));
     let mut table = vec![0.0; 128];
@@ -377,14 +383,18 @@ fn llama3_stretches_long_wavelengths_only() {
 
 #[test]
 fn bytes_that_are_no_matrix_are_refused() {
-    let ragged = Weight::new(Format::Q4_0, 2, 40, vec![0; 45]).expect_err("40 is no multiple of 32");
+    let ragged =
+        Weight::new(Format::Q4_0, 2, 40, vec![0; 45]).expect_err("40 is no multiple of 32");
     assert_eq!(
         ragged.to_string(),
         "rows of 40 values are no whole blocks of q4_0 (32 values each)"
     );
     for bytes in [0, 17, 37] {
         let size = Weight::new(Format::Q4_0, 2, 32, vec![0; bytes]).expect_err("36 are needed");
-        assert!(size.to_string().starts_with(&format!("{bytes} bytes")), "{size}");
+        assert!(
+            size.to_string().starts_with(&format!("{bytes} bytes")),
+            "{size}"
+        );
     }
     assert!(Weight::new(Format::F32, usize::MAX, 8, vec![0; 32]).is_err());
     assert!(Weight::new(Format::F32, 0, 0, vec![]).is_err());
