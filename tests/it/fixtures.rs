@@ -32,7 +32,10 @@ impl Oracle {
     /// Logits after the last of `tokens`.
     fn logits(&self, tokens: &[u32]) -> Vec<f32> {
         let mut cache = Cache::new(false, DType::F32, &self.config, &Device::Cpu).unwrap();
-        let input = Tensor::new(tokens, &Device::Cpu).unwrap().unsqueeze(0).unwrap();
+        let input = Tensor::new(tokens, &Device::Cpu)
+            .unwrap()
+            .unsqueeze(0)
+            .unwrap();
         let logits = self.model.forward(&input, 0, &mut cache).unwrap();
         logits.squeeze(0).unwrap().to_vec1().unwrap()
     }
@@ -64,14 +67,22 @@ fn random_fixtures_have_a_useful_spread_and_no_constant_greedy_output() {
             seen.extend(tokens[3..].iter().copied());
             let last = tokens[tokens.len() - 2];
             let here = *tokens.last().unwrap();
-            contextual |= tokens[3..].windows(2).any(|pair| pair[0] == last && pair[1] != here);
+            contextual |= tokens[3..]
+                .windows(2)
+                .any(|pair| pair[0] == last && pair[1] != here);
         }
         let mean = sum / n;
         let std = (squares / n - mean * mean).sqrt();
-        println!("{name}: logits' standard deviation {std:.3}, {} distinct greedy tokens", seen.len());
+        println!(
+            "{name}: logits' standard deviation {std:.3}, {} distinct greedy tokens",
+            seen.len()
+        );
         assert!((1.5..2.5).contains(&std), "{name}: {std}");
         assert!(seen.len() >= 20, "{name}: greedy tokens {seen:?}");
-        assert!(contextual, "{name}: the next token depends on the last alone");
+        assert!(
+            contextual,
+            "{name}: the next token depends on the last alone"
+        );
     }
 }
 
@@ -79,7 +90,11 @@ fn random_fixtures_have_a_useful_spread_and_no_constant_greedy_output() {
 fn a_table_fixture_gives_the_logits_of_its_table_after_any_prefix() {
     for vocab in [4_u16, 6, 10, 64] {
         let entry = |i: u16, v: u16| f32::from((i * 31 + v * 17) % 41) * 0.37 - 5.0;
-        let row = |i| (0..vocab).map(|v| if (i + v) % 7 == 0 { -1e4 } else { entry(i, v) }).collect();
+        let row = |i| {
+            (0..vocab)
+                .map(|v| if (i + v) % 7 == 0 { -1e4 } else { entry(i, v) })
+                .collect()
+        };
         let m: Vec<Vec<f32>> = (0..vocab).map(row).collect();
         let oracle = Oracle::of(&table(&m));
         let mut worst = 0.0_f32;
@@ -100,18 +115,35 @@ fn a_table_fixture_gives_the_logits_of_its_table_after_any_prefix() {
 #[test]
 fn the_tokenizer_loads_and_what_it_can_spell_comes_back() {
     let dir = tempfile::tempdir().unwrap();
-    let fixture = Fixture { tokenizer: true, ..tt() };
+    let fixture = Fixture {
+        tokenizer: true,
+        ..tt()
+    };
     fixture.write_dir(dir.path()).unwrap();
     let tokenizer = tokenizers::Tokenizer::from_file(dir.path().join("tokenizer.json")).unwrap();
     assert_eq!(tokenizer.get_vocab_size(true), tokenizer::TOKENS);
-    for text in ["the cat sat, in 1984.", "a man (tan) and then\nthe end!", "x"] {
+    for text in [
+        "the cat sat, in 1984.",
+        "a man (tan) and then\nthe end!",
+        "x",
+    ] {
         let ids = tokenizer.encode(text, false).unwrap().get_ids().to_vec();
         assert!(!ids.contains(&tokenizer::UNK), "{text}: {ids:?}");
         assert_eq!(tokenizer.decode(&ids, false).unwrap(), text);
     }
-    let ids = tokenizer.encode("<bos>a: the<eos>", false).unwrap().get_ids().to_vec();
-    assert_eq!((ids[0], *ids.last().unwrap()), (tokenizer::BOS, tokenizer::EOS));
-    assert_eq!(tokenizer.encode("Z", false).unwrap().get_ids(), [tokenizer::UNK]);
+    let ids = tokenizer
+        .encode("<bos>a: the<eos>", false)
+        .unwrap()
+        .get_ids()
+        .to_vec();
+    assert_eq!(
+        (ids[0], *ids.last().unwrap()),
+        (tokenizer::BOS, tokenizer::EOS)
+    );
+    assert_eq!(
+        tokenizer.encode("Z", false).unwrap().get_ids(),
+        [tokenizer::UNK]
+    );
     let longer = tokenizer::json(&["<extra>"]).to_string();
     let longer = tokenizers::Tokenizer::from_bytes(longer).unwrap();
     assert_eq!(longer.token_to_id("<extra>"), Some(60));
