@@ -2,10 +2,13 @@
 
 use std::{collections::BTreeSet, fs, path::Path};
 
-use candle_core::{DType, Device, Tensor};
+use candle_core::{DType, Device, Tensor, quantized::gguf_file};
 use candle_nn::VarBuilder;
-use candle_transformers::models::llama::{Cache, Llama, LlamaConfig};
-use eyrie_fixtures::{Fixture, table, td, tokenizer, tt};
+use candle_transformers::models::{
+    llama::{Cache, Llama, LlamaConfig},
+    quantized_llama::ModelWeights,
+};
+use eyrie_fixtures::{Fixture, Quant, table, td, tokenizer, tt};
 
 struct Oracle {
     model: Llama,
@@ -110,6 +113,29 @@ fn a_table_fixture_gives_the_logits_of_its_table_after_any_prefix() {
         println!("vocabulary {vocab}: largest relative error {worst:.2e}");
         assert!(worst <= 4e-7, "{worst}");
     }
+}
+
+/// candle turns neighbouring rows of a GGUF file, and halves of a safetensors one.
+#[test]
+fn gguf_fixtures_compute_what_safetensors_ones_do() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("tt.gguf");
+    tt().write_gguf(&path, Quant::F32).unwrap();
+    let mut file = fs::File::open(&path).unwrap();
+    let content = gguf_file::Content::read(&mut file).unwrap();
+    let mut gguf = ModelWeights::from_gguf(content, &mut file, &Device::Cpu).unwrap();
+    let tokens: Vec<u32> = (0..24).map(|i| i * 29 % 64).collect();
+    let input = Tensor::new(&tokens[..], &Device::Cpu).unwrap();
+    let logits = gguf.forward(&input.unsqueeze(0).unwrap(), 0).unwrap();
+    let logits: Vec<f32> = logits.squeeze(0).unwrap().to_vec1().unwrap();
+    let expected = Oracle::of(&tt()).logits(&tokens);
+    let difference = logits
+        .iter()
+        .zip(&expected)
+        .map(|(a, b)| (a - b).abs())
+        .fold(0.0, f32::max);
+    println!("largest difference {difference:.2e}");
+    assert!(difference < 1e-3, "{difference}");
 }
 
 #[test]
