@@ -2,3 +2,5 @@
 
 mod text;
 mod law;
+mod fixtures;
+mod load;
