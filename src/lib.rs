@@ -14,10 +14,10 @@
 pub mod accept;
 pub mod cache;
 pub mod error;
-pub mod text;
-pub mod sample;
-pub mod tree;
 pub mod model;
+pub mod sample;
+pub mod text;
+pub mod tree;
 pub mod types;
 
 pub use error::{Error, ErrorKind, Result};
