@@ -374,6 +374,17 @@ proptest! {
         prop_assert_eq!(streamed(&tokenizer, &tokens), text);
     }
 
+    /// Our way to decode is the library's.
+    #[test]
+    fn decoding_is_the_librarys(
+        kind in prop::sample::select(vec!["bytes", "pieces"]),
+        tokens in prop::collection::vec(0..310_u32, 0..40),
+    ) {
+        let path = data(&format!("tokenizer/tiny-{kind}.json"));
+        let library = tokenizers::Tokenizer::from_file(path).unwrap();
+        prop_assert_eq!(tiny(kind).decode(&tokens).unwrap(), library.decode(&tokens, true).unwrap());
+    }
+
     #[test]
     fn smollm2_streams_any_ids(tokens in prop::collection::vec(0..49_160_u32, 0..80)) {
         if let Some((_, tokenizer)) = smollm2() {
