@@ -18,6 +18,14 @@ pub mod model;
 pub mod sample;
 pub mod text;
 pub mod tree;
+pub mod text;
+pub mod sample;
+pub mod tree;
+pub mod kernels;
+pub mod model;
+pub mod request;
+pub mod sample;
+pub mod text;
 pub mod types;
 
 pub use error::{Error, ErrorKind, Result};

@@ -5,10 +5,17 @@
 //! there. The engine can therefore not meet an invalid one.
 
 mod error;
+mod json;
+mod line;
+mod resolve;
 mod spec;
 
+#[cfg(test)]
+mod tests;
+
 pub use error::RequestError;
-pub use spec::{Message, RequestSpec, Resolver};
+pub use resolve::Resolver;
+pub use spec::RequestSpec;
 
 use crate::{TokenId, sample::SamplingParams};
 

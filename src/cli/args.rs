@@ -1,0 +1,188 @@
+//! The command line as typed.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use serde::Serialize;
+
+use super::request_args::RequestArgs;
+
+/// Said by `--help`: what happens to logits, and in which order.
+const SAMPLING: &str = "\
+Sampling, in this order: logit bias; penalties (repetition over prompt and output, positive logits \
+divided and negative multiplied; then frequency and presence over the output only; drafts before a \
+row count as output); masks (ids beyond the tokenizer, end tokens before --min-tokens); \
+temperature; top-k; top-p; min-p. Each filter renormalises. At temperature 0 (or below 1e-5) the \
+token is the argmax after bias, penalties and masks. With one --seed the tokens are the same with \
+and without drafts.";
+
+/// Speculative decoding that emits exactly the tokens of plain decoding.
+#[derive(Debug, Parser)]
+#[command(name = "eyrie", version, arg_required_else_help = true)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Generate text, or token ids for a model without a tokenizer
+    #[command(after_help = SAMPLING)]
+    Generate(Box<GenerateArgs>),
+    /// Print what was understood of a checkpoint
+    Inspect(InspectArgs),
+}
+
+/// Flags of `inspect`.
+#[derive(Debug, Args)]
+pub struct InspectArgs {
+    /// Model directory (config.json and *.safetensors) or .gguf file
+    #[arg(value_name = "PATH")]
+    pub model: PathBuf,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Flags of `generate`.
+#[derive(Debug, Args)]
+pub struct GenerateArgs {
+    /// Target: directory (config.json, *.safetensors, tokenizer.json) or .gguf file
+    #[arg(long, value_name = "PATH")]
+    pub model: PathBuf,
+    /// What guesses; without it none, or what the file of --draft is
+    #[arg(long, value_enum)]
+    pub drafter: Option<DrafterKind>,
+    /// Draft model (as --model), or the script: a JSON list of token lists, one a round
+    #[arg(long, value_name = "PATH")]
+    pub draft: Option<PathBuf>,
+    /// Drafted tokens a round, 1 to 64 [default: 4]
+    #[arg(long, value_name = "K", value_parser = clap::value_parser!(u8).range(1..=64))]
+    pub depth: Option<u8>,
+    /// How drafts are accepted
+    #[arg(long, value_enum, default_value_t = RuleKind::Match)]
+    pub rule: RuleKind,
+    /// How the drafter picks at temperatures above 0 [default: coupled]
+    #[arg(long, value_enum)]
+    pub pick: Option<PickKind>,
+    /// Weights of the layers are converted to this type when loaded
+    #[arg(long, value_enum, value_name = "TYPE", default_value_t = Dtype::AsStored)]
+    pub dtype: Dtype,
+    /// Weights of the output head are converted to this type when loaded
+    #[arg(long, value_enum, value_name = "TYPE", default_value_t = Dtype::AsStored)]
+    pub head_dtype: Dtype,
+    /// Where to compute: cpu
+    #[arg(long, default_value = "cpu", value_parser = device)]
+    pub device: String,
+    /// Threads to compute with [default: all cores]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    pub threads: Option<u16>,
+    /// Most sequences (choices of requests) in one pass of the target
+    #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..))]
+    pub max_batch: u16,
+    /// Tokens that the cache holds [default: the context for every sequence, up to 2 GiB]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub kv_tokens: Option<u32>,
+    /// Most prompt tokens of a sequence in one pass
+    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..))]
+    pub prefill_chunk: u32,
+    /// Use a draft model whose tokenizer differs from the target's
+    #[arg(long)]
+    pub allow_tokenizer_mismatch: bool,
+    /// Requests to run, one JSON object a line; its fields are the flags below in snake_case
+    #[arg(long, value_name = "FILE", conflicts_with = "request")]
+    pub requests: Option<PathBuf>,
+    /// Most requests at once [default: --max-batch]
+    #[arg(long, value_name = "N", requires = "requests", value_parser = clap::value_parser!(u16).range(1..))]
+    pub concurrency: Option<u16>,
+    /// Print one JSON object for each finished choice
+    #[arg(long)]
+    pub json: bool,
+    /// Write one JSON object for each round
+    #[arg(long, value_name = "FILE")]
+    pub trace: Option<PathBuf>,
+    /// Print the resolved configuration as JSON, and stop
+    #[arg(long)]
+    pub print_config: bool,
+    /// Seed; with --requests, of which each line gets its own [default: from the system]
+    #[arg(long, value_name = "S")]
+    pub seed: Option<u64>,
+    /// The request.
+    #[command(flatten)]
+    pub request: RequestArgs,
+}
+
+/// What guesses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum DrafterKind {
+    /// Nothing: plain decoding
+    None,
+    /// The longest match of the latest tokens in prompt and output
+    Ngram,
+    /// A smaller model, or the same one
+    Model,
+    /// A list of drafts from a file
+    Script,
+}
+
+/// How drafts are accepted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum RuleKind {
+    /// A draft is kept if it is the token that plain decoding emits there
+    Match,
+}
+
+/// How the drafter picks at temperatures above 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum PickKind {
+    /// With the random numbers of the target
+    Coupled,
+    /// The likeliest token
+    Greedy,
+}
+
+/// A type of weights.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+#[value(rename_all = "snake_case")]
+pub enum Dtype {
+    /// As in the checkpoint
+    #[value(name = "as-stored")]
+    AsStored,
+    /// 32-bit floats
+    F32,
+    /// bfloat16
+    Bf16,
+    /// 16-bit floats
+    F16,
+    /// 8 bits in blocks of 32
+    #[serde(rename = "q8_0")]
+    Q8_0,
+    /// 4 bits in blocks of 32
+    #[serde(rename = "q4_0")]
+    Q4_0,
+    /// 4 bits and an offset in blocks of 32
+    #[serde(rename = "q4_1")]
+    Q4_1,
+    /// 4 bits in super-blocks of 256
+    #[serde(rename = "q4_k")]
+    Q4K,
+    /// 6 bits in super-blocks of 256
+    #[serde(rename = "q6_k")]
+    Q6K,
+}
+
+fn device(text: &str) -> Result<String, String> {
+    match text.split_once(':').unwrap_or((text, "0")) {
+        ("cpu", _) if text == "cpu" => Ok(text.to_owned()),
+        ("cuda", index) if index.parse::<u32>().is_ok() => {
+            Err("this build has no CUDA support; cpu is accepted".to_owned())
+        }
+        _ => Err("cpu is accepted".to_owned()),
+    }
+}

@@ -1,0 +1,134 @@
+//! From what was asked to what the engine runs.
+
+use super::{Request, RequestError, RequestSpec};
+use crate::{
+    TokenId,
+    text::{ChatTemplate, Message, Tokenizer},
+};
+
+/// Turns a [`RequestSpec`] into a [`Request`] for one target.
+#[derive(Clone, Debug)]
+pub struct Resolver {
+    /// The target's tokenizer; without one, prompts are token ids.
+    pub tokenizer: Option<Tokenizer>,
+    /// The target's chat template.
+    pub chat: Option<ChatTemplate>,
+    /// Number of ids that have a meaning; logits may be wider.
+    pub valid: usize,
+    /// Positions of the target.
+    pub context: usize,
+    /// Tokens that the cache holds.
+    pub kv_tokens: usize,
+}
+
+impl Resolver {
+    /// Checks `spec`, turns its prompt into tokens, and takes `id` and `seed` where it names none.
+    ///
+    /// # Errors
+    /// [`RequestError`] for values out of range, ids that the target does not have, a prompt that is
+    /// empty or longer than the target's context or the cache, and for text without a tokenizer.
+    pub fn resolve(
+        &self,
+        spec: &RequestSpec,
+        id: &str,
+        seed: u64,
+    ) -> Result<Request, RequestError> {
+        let params = spec.check()?;
+        for (bias, _) in &params.logit_bias {
+            self.known("logit_bias", *bias)?;
+        }
+        for stop in &spec.stop_id {
+            self.known("stop_id", *stop)?;
+        }
+        if !spec.stop.is_empty() {
+            self.tokenizer("stop")?;
+        }
+        Ok(Request {
+            id: spec.id.clone().unwrap_or_else(|| id.to_owned()),
+            prompt: self.prompt(spec)?,
+            params,
+            // More could never be generated, and sums with it stay small.
+            max_tokens: spec.max_tokens.min(self.context),
+            stop: spec.stop.clone(),
+            stop_ids: spec.stop_id.clone(),
+            ignore_eos: spec.ignore_eos,
+            seed: spec.seed.unwrap_or(seed),
+            n: spec.n,
+            logprobs: spec.logprobs,
+            drafter_off: spec.drafter_off,
+        })
+    }
+
+    fn prompt(&self, spec: &RequestSpec) -> Result<Vec<TokenId>, RequestError> {
+        let (field, tokens) = match (&spec.prompt_ids, &spec.prompt) {
+            (Some(ids), _) => {
+                for id in ids {
+                    self.known("prompt_ids", *id)?;
+                }
+                ("prompt_ids", ids.clone())
+            }
+            (None, Some(text)) if !spec.chat => {
+                let tokens = self.tokenizer("prompt")?.encode_prompt(text);
+                (
+                    "prompt",
+                    tokens.map_err(|error| unsupported("prompt", &error))?,
+                )
+            }
+            _ => {
+                let field = if spec.chat { "prompt" } else { "messages" };
+                let text = self.render(field, spec)?;
+                let tokens = self.tokenizer(field)?.encode(&text);
+                (field, tokens.map_err(|error| unsupported(field, &error))?)
+            }
+        };
+        let count = tokens.len();
+        let refuse = |accepted| {
+            Err(RequestError::value(
+                field,
+                format!("of {count} tokens"),
+                accepted,
+            ))
+        };
+        if count == 0 {
+            return refuse("a prompt has at least one token".to_owned());
+        }
+        if count > self.context {
+            return refuse(format!("the model has {} positions", self.context));
+        }
+        if count > self.kv_tokens {
+            return refuse(format!("the cache (kv_tokens) holds {}", self.kv_tokens));
+        }
+        Ok(tokens)
+    }
+
+    fn tokenizer(&self, field: &'static str) -> Result<&Tokenizer, RequestError> {
+        let reason = "the model has no tokenizer; only prompt_ids can be used";
+        (self.tokenizer.as_ref()).ok_or_else(|| unsupported(field, &reason))
+    }
+
+    fn render(&self, field: &'static str, spec: &RequestSpec) -> Result<String, RequestError> {
+        let template = (self.chat.as_ref())
+            .ok_or_else(|| unsupported(field, &"the model has no chat template"))?;
+        let system = spec.system.iter().map(|text| Message::new("system", text));
+        let user = spec.prompt.iter().map(|text| Message::new("user", text));
+        let given = spec.messages.iter().flatten().cloned();
+        let turns: Vec<Message> = system.chain(given).chain(user).collect();
+        let rendered = template.render(&turns, true);
+        rendered.map_err(|error| unsupported(field, &error))
+    }
+
+    fn known(&self, field: &'static str, id: TokenId) -> Result<(), RequestError> {
+        if (id as usize) < self.valid {
+            return Ok(());
+        }
+        let accepted = format!("token ids lie in 0..{}", self.valid);
+        Err(RequestError::value(field, id.to_string(), accepted))
+    }
+}
+
+fn unsupported(field: &'static str, reason: &dyn std::fmt::Display) -> RequestError {
+    RequestError::Unsupported {
+        field,
+        reason: reason.to_string(),
+    }
+}
