@@ -14,6 +14,11 @@
 pub mod error;
 pub mod types;
 
+pub mod model;
+pub mod sample;
+pub mod text;
+pub mod tree;
+pub mod text;
 pub mod sample;
 pub mod tree;
 

@@ -1,10 +1,11 @@
 //! Tokenizers, chat templates and streams, against goldens of public packages.
 
 use std::fs;
+use std::io::{BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-use candle_core::quantized::gguf_file::{Content, Value as Gguf};
+use eyrie::model::load::gguf::Header;
 use eyrie::text::{Agreement, ChatTemplate, Message, TextError, Tokenizer, Vocabulary};
 use proptest::prelude::*;
 use serde_json::Value;
@@ -31,53 +32,32 @@ fn tiny(name: &str) -> Tokenizer {
 }
 
 /// `tiny-NAME.json` with another decoder.
-fn with_decoder(name: &str, decoder: Value) -> Tokenizer {
+fn load_with_decoder(name: &str, decoder: &Value) -> Result<Tokenizer, TextError> {
     let text = fs::read_to_string(data(&format!("tokenizer/tiny-{name}.json"))).unwrap();
     let mut json: Value = serde_json::from_str(&text).unwrap();
-    json["decoder"] = decoder;
+    json["decoder"] = decoder.clone();
     let file = tempfile::NamedTempFile::new().unwrap();
     fs::write(file.path(), json.to_string()).unwrap();
-    Tokenizer::from_json(file.path()).unwrap()
+    Tokenizer::from_json(file.path())
 }
 
-/// What SmolLM2's file says about its text, by candle's reader; `None` without the file.
+/// What SmolLM2's file says about its text; `None` without the file.
 fn smollm2() -> Option<&'static (Vocabulary, Tokenizer)> {
     static LOADED: OnceLock<Option<(Vocabulary, Tokenizer)>> = OnceLock::new();
     let load = || {
         let name = "models/SmolLM2-135M-Instruct.Q4_1.gguf";
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(name);
-        let Ok(mut file) = fs::File::open(path) else {
-            eprintln!("skipped: {name} is missing; run scripts/fetch-models.sh");
+        let Ok(file) = fs::File::open(path) else {
+            let words = format!("skipped: {name} is missing; run scripts/fetch-models.sh\n");
+            std::io::stderr().write_all(words.as_bytes()).unwrap();
             return None;
         };
-        let content = Content::read(&mut file).unwrap();
-        let key = |name: &str| content.metadata.get(name);
-        let text = |name| key(name).map(|v| v.to_string().unwrap().clone());
-        let strings = |name| -> Vec<String> {
-            let list = key(name).unwrap().to_vec().unwrap();
-            list.iter()
-                .map(|v| v.to_string().unwrap().clone())
-                .collect()
-        };
-        let types = key("tokenizer.ggml.token_type").unwrap().to_vec().unwrap();
-        let vocabulary = Vocabulary {
-            model: text("tokenizer.ggml.model").unwrap(),
-            pre: text("tokenizer.ggml.pre").unwrap(),
-            tokens: strings("tokenizer.ggml.tokens"),
-            merges: strings("tokenizer.ggml.merges"),
-            types: types
-                .iter()
-                .map(|v| v.to_i32().unwrap().try_into().unwrap())
-                .collect(),
-            bos: key("tokenizer.ggml.bos_token_id").map(|v| v.to_u32().unwrap()),
-            eos: key("tokenizer.ggml.eos_token_id").map(|v| v.to_u32().unwrap()),
-            add_bos: key("tokenizer.ggml.add_bos_token").map(|v| v.to_bool().unwrap()),
-            add_space_prefix: matches!(
-                key("tokenizer.ggml.add_space_prefix"),
-                Some(Gguf::Bool(true))
-            ),
-            chat_template: text("tokenizer.chat_template"),
-        };
+        let length = file.metadata().unwrap().len();
+        let mut file = BufReader::new(file);
+        let header = Header::read(&mut file, length).unwrap();
+        let vocabulary = Vocabulary::from_metadata(&header.metadata)
+            .unwrap()
+            .unwrap();
         let tokenizer = vocabulary.tokenizer().unwrap();
         Some((vocabulary, tokenizer))
     };
@@ -235,6 +215,95 @@ fn bad_files_are_named() {
     }
 }
 
+/// A GGUF header without tensors. A value is its type, then its bytes.
+fn header(keys: &[(&str, Vec<u8>)]) -> Header {
+    let mut bytes = b"GGUF\x03\0\0\0".to_vec();
+    bytes.extend(0_u64.to_le_bytes());
+    bytes.extend((keys.len() as u64).to_le_bytes());
+    for (key, value) in keys {
+        bytes.extend(plain(key));
+        bytes.extend(value);
+    }
+    bytes.resize(bytes.len().next_multiple_of(32), 0);
+    Header::read(&mut bytes.as_slice(), bytes.len() as u64).unwrap()
+}
+
+fn plain(text: &str) -> Vec<u8> {
+    [&(text.len() as u64).to_le_bytes(), text.as_bytes()].concat()
+}
+
+fn string(text: &str) -> Vec<u8> {
+    [&8_u32.to_le_bytes()[..], &plain(text)].concat()
+}
+
+fn strings(list: &[&str]) -> Vec<u8> {
+    let head = [9_u32.to_le_bytes(), 8_u32.to_le_bytes()].concat();
+    let items: Vec<u8> = list.iter().flat_map(|text| plain(text)).collect();
+    [&head[..], &(list.len() as u64).to_le_bytes(), &items].concat()
+}
+
+fn int(value: i32) -> Vec<u8> {
+    [5_u32.to_le_bytes(), value.to_le_bytes()].concat()
+}
+
+#[test]
+fn gguf_metadata_is_read_or_named() {
+    let none = header(&[("general.name", string("x"))]);
+    assert!(Tokenizer::from_gguf(&none.metadata).unwrap().is_none());
+
+    let good = [
+        ("tokenizer.ggml.model", string("gpt2")),
+        ("tokenizer.ggml.pre", string("gpt-2")),
+        (
+            "tokenizer.ggml.tokens",
+            strings(&["a", "b", "ab", "<|end|>"]),
+        ),
+        ("tokenizer.ggml.merges", strings(&["a b"])),
+        ("tokenizer.ggml.bos_token_id", int(3)),
+        (
+            "tokenizer.ggml.add_bos_token",
+            [&7_u32.to_le_bytes()[..], &[1]].concat(),
+        ),
+    ];
+    let tokenizer = Tokenizer::from_gguf(&header(&good).metadata)
+        .unwrap()
+        .unwrap();
+    assert_eq!(tokenizer.encode_prompt("aba").unwrap(), [3, 2, 0]);
+
+    for (key, value, words) in [
+        ("tokenizer.ggml.model", string("llama"), "only \"gpt2\""),
+        ("tokenizer.ggml.pre", string("bloom"), "accepted are smollm"),
+        ("tokenizer.ggml.tokens", int(4), "tokenizer.ggml.tokens"),
+        (
+            "tokenizer.ggml.merges",
+            string("a b"),
+            "tokenizer.ggml.merges",
+        ),
+        (
+            "tokenizer.ggml.bos_token_id",
+            int(-1),
+            "tokenizer.ggml.bos_token_id",
+        ),
+        (
+            "tokenizer.ggml.bos_token_id",
+            int(4),
+            "bos_token_id 4: there are 4 tokens",
+        ),
+        (
+            "tokenizer.ggml.add_bos_token",
+            int(1),
+            "tokenizer.ggml.add_bos_token",
+        ),
+    ] {
+        let mut bad = good.to_vec();
+        bad.iter_mut().find(|(name, _)| *name == key).unwrap().1 = value;
+        let error = Tokenizer::from_gguf(&header(&bad).metadata)
+            .unwrap_err()
+            .to_string();
+        assert!(error.contains(words), "{error}");
+    }
+}
+
 #[test]
 fn tokenizers_are_compared_by_content() {
     let bytes = tiny("bytes");
@@ -266,6 +335,14 @@ fn tokenizers_are_compared_by_content() {
         report.to_string().contains("0 is \"Ā\" against \"<unk>\""),
         "{report}"
     );
+}
+
+#[test]
+fn a_decoder_that_would_panic_is_refused() {
+    let strip = serde_json::json!({"type": "Strip", "content": " ", "start": 0, "stop": 2});
+    let error = load_with_decoder("pieces", &strip).unwrap_err().to_string();
+    assert!(error.contains("\"stop\":2"), "{error}");
+    assert!(error.contains("only stop 0"), "{error}");
 }
 
 /// All pieces of a stream.
@@ -346,13 +423,13 @@ fn kinds() -> &'static [(Tokenizer, u32)] {
             serde_json::json!({"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always", "split": true}),
             serde_json::json!({"type": "WordPiece", "prefix": "##", "cleanup": true}),
             serde_json::json!({"type": "BPEDecoder", "suffix": "e"}),
-            sequence(&[&replace, &fuse, &strip(3, 2)]),
+            sequence(&[&replace, &fuse, &strip(3, 0)]),
             sequence(&[&replace, &strip(1, 0), &serde_json::json!({"type": "ByteFallback"})]),
             sequence(&[&fuse, &replace]),
             sequence(&[&replace, &bytes]),
             serde_json::json!({"type": "CTC", "pad_token": "a", "word_delimiter_token": "▁", "cleanup": true}),
         ];
-        let others = decoders.map(|decoder| (with_decoder("pieces", decoder), 305));
+        let others = decoders.map(|decoder| (load_with_decoder("pieces", &decoder).unwrap(), 305));
         [(tiny("bytes"), 290), (tiny("pieces"), 305)].into_iter().chain(others).collect()
     })
 }
@@ -382,8 +459,19 @@ proptest! {
     fn byte_level_text_comes_back(text in "\\PC{0,40}") {
         let tokenizer = tiny("bytes");
         let tokens = tokenizer.encode(&text).unwrap();
-        prop_assert_eq!(tokenizer.decode(&tokens).unwrap(), text.clone());
+        prop_assert_eq!(&tokenizer.decode(&tokens).unwrap(), &text);
         prop_assert_eq!(streamed(&tokenizer, &tokens), text);
+    }
+
+    /// Our way to decode is the library's.
+    #[test]
+    fn decoding_is_the_librarys(
+        kind in prop::sample::select(vec!["bytes", "pieces"]),
+        tokens in prop::collection::vec(0..310_u32, 0..40),
+    ) {
+        let path = data(&format!("tokenizer/tiny-{kind}.json"));
+        let library = tokenizers::Tokenizer::from_file(path).unwrap();
+        prop_assert_eq!(tiny(kind).decode(&tokens).unwrap(), library.decode(&tokens, true).unwrap());
     }
 
     #[test]
