@@ -14,12 +14,12 @@
 pub mod accept;
 pub mod cache;
 pub mod error;
-pub mod sample;
-pub mod tree;
 pub mod model;
 pub mod request;
 pub mod sample;
+pub mod sample;
 pub mod text;
+pub mod tree;
 pub mod types;
 
 pub use error::{Error, ErrorKind, Result};

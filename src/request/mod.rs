@@ -81,19 +81,27 @@ impl Request {
         let biased = self.params.logit_bias.keys().map(|id| ("logit_bias", id));
         let outside = |id: &u32| *id as usize >= limits.vocab;
         if let Some((field, id)) = ids.chain(stops).chain(biased).find(|(_, id)| outside(id)) {
-            return refuse(field, id.to_string(), format!("token ids are below {}", limits.vocab));
+            return refuse(
+                field,
+                id.to_string(),
+                format!("token ids are below {}", limits.vocab),
+            );
         }
         if self.n == 0 || self.max_tokens == 0 {
             let field = if self.n == 0 { "n" } else { "max_tokens" };
             return refuse(field, "0".to_owned(), "at least 1".to_owned());
         }
         match self.stop.first() {
-            Some(stop) if !limits.text => {
-                refuse("stop", format!("{stop:?}"), "stop texts need a tokenizer".to_owned())
-            }
-            _ if self.stop.iter().any(String::is_empty) => {
-                refuse("stop", "\"\"".to_owned(), "a text that is not empty".to_owned())
-            }
+            Some(stop) if !limits.text => refuse(
+                "stop",
+                format!("{stop:?}"),
+                "stop texts need a tokenizer".to_owned(),
+            ),
+            _ if self.stop.iter().any(String::is_empty) => refuse(
+                "stop",
+                "\"\"".to_owned(),
+                "a text that is not empty".to_owned(),
+            ),
             _ => Ok(()),
         }
     }
