@@ -14,6 +14,10 @@
 pub mod accept;
 pub mod cache;
 pub mod error;
+pub mod text;
+pub mod sample;
+pub mod tree;
+pub mod kernels;
 pub mod model;
 pub mod request;
 pub mod sample;

@@ -1,0 +1,71 @@
+//! Serial or parallel.
+
+use rayon::{ThreadPool, ThreadPoolBuildError, ThreadPoolBuilder, prelude::*};
+
+/// Multiplications below which a call stays on its thread.
+const GRAIN: usize = 1 << 17;
+
+/// Where a kernel may run. The bits of its result do not depend on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exec {
+    /// On the calling thread.
+    Serial,
+    /// On the current rayon pool, where the work is worth it.
+    Parallel,
+}
+
+impl Exec {
+    /// Calls `each` with the index and the values of every `size` values of `out`; `work` is the
+    /// number of multiplications of all calls together.
+    pub(super) fn chunks<F>(self, out: &mut [f32], size: usize, work: usize, each: F)
+    where
+        F: Fn(usize, &mut [f32]) + Send + Sync,
+    {
+        if self.parallel(work) {
+            out.par_chunks_mut(size)
+                .enumerate()
+                .for_each(|(i, chunk)| each(i, chunk));
+        } else {
+            for (i, chunk) in out.chunks_mut(size).enumerate() {
+                each(i, chunk);
+            }
+        }
+    }
+
+    pub(super) fn parallel(self, work: usize) -> bool {
+        self == Self::Parallel && work >= GRAIN
+    }
+}
+
+/// The threads of a model.
+#[derive(Debug)]
+pub struct Threads {
+    pool: Option<ThreadPool>,
+    serial: bool,
+}
+
+impl Threads {
+    /// `count` threads of its own, or rayon's shared pool.
+    ///
+    /// # Errors
+    /// If the system cannot start them.
+    pub fn new(count: Option<usize>) -> Result<Self, ThreadPoolBuildError> {
+        let own = count.filter(|count| *count > 1);
+        let pool = own.map(|count| ThreadPoolBuilder::new().num_threads(count).build());
+        Ok(Self {
+            pool: pool.transpose()?,
+            serial: count == Some(1),
+        })
+    }
+
+    /// Runs `pass`, which makes about `work` multiplications: on the calling thread if it is short.
+    pub fn run<T: Send>(&self, work: usize, pass: impl FnOnce(Exec) -> T + Send) -> T {
+        if self.serial || work < 8 * GRAIN {
+            return pass(Exec::Serial);
+        }
+        match &self.pool {
+            Some(pool) => pool.install(|| pass(Exec::Parallel)),
+            None => rayon::scope(|_| pass(Exec::Parallel)),
+        }
+    }
+}

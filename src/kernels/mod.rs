@@ -1,0 +1,30 @@
+//! The arithmetic of a pass on the CPU, row by row.
+//!
+//! Every function here gives a row the same bits whatever other rows it is computed with and on
+//! however many threads: sums run in one fixed order that depends on the width of the row alone,
+//! multiplication and addition are rounded separately, and threads only ever divide outputs among
+//! themselves. Eight-lane AVX2 is used where the machine has it, with the same lanes and order as
+//! the portable code, hence the same bits.
+
+mod act;
+mod attention;
+mod dot;
+mod exec;
+mod format;
+mod linear;
+mod norm;
+mod rope;
+mod simd;
+mod unpack;
+mod unpack_k;
+
+#[cfg(test)]
+mod tests;
+
+pub use act::silu_mul;
+pub use attention::{Attention, Keys};
+pub use exec::{Exec, Threads};
+pub use format::Format;
+pub use linear::{Weight, WeightError};
+pub use norm::rms_norm;
+pub use rope::{Rope, RopeScaling};

@@ -1,0 +1,391 @@
+//! Kernels against `f64` twins, unpackers against candle, and instruction sets against each other.
+
+use candle_core::{
+    Device, Tensor,
+    quantized::{GgmlDType, QStorage, QTensor},
+};
+use half::{bf16, f16};
+
+use super::{
+    act::{SiluMul, exp},
+    attention::Head,
+    linear::Tile,
+    norm::RmsNorm,
+    simd::{dispatch, portable},
+    *,
+};
+
+/// Values in about -1..1, different for every index and `seed`.
+fn values(seed: u32, count: usize) -> Vec<f32> {
+    let mut state = seed.wrapping_mul(2_654_435_769) | 1;
+    (0..count)
+        .map(|_| {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            f32::from((state >> 16) as u16) / 32_768.0 - 1.0
+        })
+        .collect()
+}
+
+fn ggml(format: Format) -> Option<GgmlDType> {
+    Some(match format {
+        Format::F32 => GgmlDType::F32,
+        Format::F16 => GgmlDType::F16,
+        Format::BF16 => GgmlDType::BF16,
+        Format::Q4_0 => GgmlDType::Q4_0,
+        Format::Q4_1 => GgmlDType::Q4_1,
+        Format::Q5_0 => GgmlDType::Q5_0,
+        Format::Q5_1 => GgmlDType::Q5_1,
+        Format::Q8_0 => GgmlDType::Q8_0,
+        Format::Q8_1 => return None,
+        Format::Q2K => GgmlDType::Q2K,
+        Format::Q3K => GgmlDType::Q3K,
+        Format::Q4K => GgmlDType::Q4K,
+        Format::Q5K => GgmlDType::Q5K,
+        Format::Q6K => GgmlDType::Q6K,
+        Format::Q8K => GgmlDType::Q8K,
+    })
+}
+
+/// A matrix of plausible bytes in `format`, quantised by candle where it can.
+fn bytes(format: Format, outputs: usize, width: usize) -> Vec<u8> {
+    let floats = values(7, outputs * width);
+    let Some(dtype) = ggml(format) else {
+        let blocks = floats.chunks_exact(32).flat_map(|block| {
+            let head = [f16::from_f32(block[0] / 64.0), f16::from_f32(1.0)];
+            let quants = block.iter().map(|x| (x * 127.0) as i8 as u8);
+            head.into_iter()
+                .flat_map(f16::to_le_bytes)
+                .chain(quants.collect::<Vec<_>>())
+        });
+        return blocks.collect();
+    };
+    let tensor = Tensor::from_vec(floats, (outputs, width), &Device::Cpu).expect("shape");
+    let quantised = QTensor::quantize(&tensor, dtype).expect("quantised");
+    quantised.data().expect("bytes").into_owned()
+}
+
+fn weight(format: Format, outputs: usize, width: usize) -> Weight {
+    Weight::new(format, outputs, width, bytes(format, outputs, width)).expect("whole blocks")
+}
+
+fn unpacked(weight: &Weight) -> Vec<f32> {
+    let mut all = vec![0.0; weight.outputs() * weight.width()];
+    for (j, row) in all.chunks_exact_mut(weight.width()).enumerate() {
+        weight.unpack_row(j, row);
+    }
+    all
+}
+
+fn bits(values: &[f32]) -> Vec<u32> {
+    values.iter().map(|v| v.to_bits()).collect()
+}
+
+#[test]
+fn unpackers_equal_candles_bit_for_bit() {
+    for format in Format::ALL {
+        let Some(dtype) = ggml(format) else { continue };
+        let (outputs, width) = (5, 768);
+        let bytes = bytes(format, outputs, width);
+        let storage = QStorage::from_data((&bytes).into(), &Device::Cpu, dtype).expect("storage");
+        let theirs = QTensor::new(storage, (outputs, width))
+            .and_then(|t| t.dequantize(&Device::Cpu))
+            .and_then(|t| t.flatten_all())
+            .and_then(|t| t.to_vec1::<f32>())
+            .expect("candle dequantises it");
+        let ours = unpacked(&weight(format, outputs, width));
+        assert_eq!(bits(&ours), bits(&theirs), "{format}");
+        let spread = theirs.iter().fold(0.0f32, |m, x| m.max(x.abs()));
+        assert!(spread > 0.5, "{format}: nothing to compare, {spread}");
+    }
+}
+
+#[test]
+fn q8_1_is_scale_times_value() {
+    let weight = weight(Format::Q8_1, 2, 64);
+    let bytes = bytes(Format::Q8_1, 2, 64);
+    let expected = bytes.chunks_exact(36).flat_map(|b| {
+        let d = f16::from_le_bytes([b[0], b[1]]).to_f32();
+        b[4..].iter().map(move |q| f32::from(*q as i8) * d)
+    });
+    assert_eq!(unpacked(&weight), expected.collect::<Vec<_>>());
+}
+
+#[test]
+fn every_half_converts_as_in_the_half_crate() {
+    for h in 0..=u16::MAX {
+        let (ours, theirs) = (unpack::half(h.to_le_bytes()), f16::from_bits(h).to_f32());
+        let same = ours.to_bits() == theirs.to_bits() || ours.is_nan() && theirs.is_nan();
+        assert!(same, "{h:#06x}: {ours} and {theirs}");
+    }
+    let b = bf16::from_f32(-3.140_625);
+    let row = Weight::new(Format::BF16, 1, 1, b.to_le_bytes().to_vec()).expect("one value");
+    assert_eq!(unpacked(&row), [-3.140_625]);
+}
+
+#[test]
+fn linear_is_near_the_exact_product_and_equal_row_by_row() {
+    for format in Format::ALL {
+        for (outputs, width) in [(1, 256), (7, 768), (70, 256), (33, 512)] {
+            let weight = weight(format, outputs, width);
+            let w = unpacked(&weight);
+            for rows in [1, 2, 3, 8] {
+                let x = values(3, rows * width);
+                let mut y = vec![0.0; rows * outputs];
+                weight.apply(&x, &mut y, Exec::Serial);
+                for (r, x) in x.chunks_exact(width).enumerate() {
+                    let mut alone = vec![0.0; outputs];
+                    weight.apply(x, &mut alone, Exec::Serial);
+                    let of_pack = &y[r * outputs..(r + 1) * outputs];
+                    assert_eq!(bits(of_pack), bits(&alone), "{format} row {r} of {rows}");
+                    for (y, w) in alone.iter().zip(w.chunks_exact(width)) {
+                        let exact: f64 = products(x, w).sum();
+                        let size: f64 = products(x, w).map(f64::abs).sum();
+                        assert!((f64::from(*y) - exact).abs() <= 1e-6 * size, "{format}");
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn products<'a>(x: &'a [f32], w: &'a [f32]) -> impl Iterator<Item = f64> + 'a {
+    x.iter().zip(w).map(|(x, w)| f64::from(*x) * f64::from(*w))
+}
+
+#[test]
+fn odd_widths_and_threads_change_no_bit() {
+    for width in [1, 8, 31, 33, 100, 1000] {
+        let weight = weight(Format::F32, 700, width);
+        let x = values(5, 9 * width);
+        let mut serial = vec![0.0; 9 * 700];
+        weight.apply(&x, &mut serial, Exec::Serial);
+        for threads in [2, 3, 4] {
+            let mut y = vec![0.0; 9 * 700];
+            let threads = Threads::new(Some(threads)).expect("threads");
+            threads.run(usize::MAX, |exec| weight.apply(&x, &mut y, exec));
+            assert_eq!(bits(&y), bits(&serial), "width {width}");
+        }
+        let exact: f64 = products(&x[..width], &unpacked(&weight)[..width]).sum();
+        assert!((f64::from(serial[0]) - exact).abs() < 1e-4);
+    }
+}
+
+#[test]
+fn instruction_sets_agree_bit_for_bit() {
+    for format in Format::ALL {
+        let (outputs, width, rows) = (6, 768, 3);
+        let weight = weight(format, outputs, width);
+        let x = values(3, rows * width);
+        let [mut fast, mut plain] = [vec![0.0; rows * outputs], vec![0.0; rows * outputs]];
+        let tile = |y| Tile {
+            weight: &weight,
+            first: 0,
+            outputs,
+            x: &x,
+            y,
+            strides: (1, outputs),
+        };
+        dispatch(tile(&mut fast));
+        portable(tile(&mut plain));
+        assert_eq!(bits(&fast), bits(&plain), "{format}");
+    }
+
+    let (x, w) = (values(1, 300), values(2, 100));
+    let [mut fast, mut plain] = [vec![0.0; 300], vec![0.0; 300]];
+    let norm = |out| RmsNorm {
+        x: &x,
+        weight: &w,
+        eps: 1e-5,
+        out,
+    };
+    dispatch(norm(&mut fast));
+    portable(norm(&mut plain));
+    assert_eq!(bits(&fast), bits(&plain));
+
+    let [mut fast, mut plain] = [x.clone(), x.clone()];
+    dispatch(SiluMul {
+        gate: &mut fast,
+        up: &values(4, 300),
+    });
+    portable(SiluMul {
+        gate: &mut plain,
+        up: &values(4, 300),
+    });
+    assert_eq!(bits(&fast), bits(&plain));
+
+    let (q, kv) = (values(1, 2 * 24), values(2, 50 * 24));
+    let attention = attention(&q, &kv, &kv);
+    let slots: Vec<u32> = (0..50).rev().collect();
+    let [mut fast, mut plain] = [vec![0.0; 12], vec![0.0; 12]];
+    let head = |out| Head {
+        attention: &attention,
+        keys: Keys {
+            prefix: &slots[..40],
+            path: &slots[40..],
+        },
+        q: &q[12..24],
+        head: 1,
+        out,
+    };
+    dispatch(head(&mut fast));
+    portable(head(&mut plain));
+    assert_eq!(bits(&fast), bits(&plain));
+}
+
+/// Two rows of four heads on two key heads of 12 values.
+fn attention<'a>(q: &'a [f32], k: &'a [f32], v: &'a [f32]) -> Attention<'a> {
+    Attention {
+        q,
+        k,
+        v,
+        heads: 4,
+        kv_heads: 2,
+        head_dim: 12,
+    }
+}
+
+#[test]
+fn attention_is_near_the_exact_softmax_and_blind_to_slots() {
+    let (rows, count) = (2, 37);
+    let q: Vec<f32> = values(1, rows * 48).iter().map(|x| 4.0 * x).collect();
+    let (k, v) = (values(2, count * 24), values(3, count * 24));
+    let slots: Vec<u32> = (0..37).collect();
+    let keys = |slots: &'_ [u32]| {
+        let (a, b) = slots.split_at(30);
+        [(a, b), (&slots[..1], &slots[5..9])].map(|(a, b)| (a.to_vec(), b.to_vec()))
+    };
+    let run = |k: &[f32], v: &[f32], slots: &[u32]| {
+        let lists = keys(slots);
+        let keys = [&lists[0], &lists[1]].map(|(prefix, path)| Keys { prefix, path });
+        let mut out = vec![0.0; rows * 48];
+        attention(&q, k, v).apply(&keys, &mut out, Exec::Serial);
+        out
+    };
+    let out = run(&k, &v, &slots);
+
+    for (r, (prefix, path)) in keys(&slots).iter().enumerate() {
+        for h in 0..4 {
+            let at = |slot: &u32| *slot as usize * 24 + h / 2 * 12;
+            let q = &q[r * 48 + h * 12..][..12];
+            let all = || prefix.iter().chain(path);
+            let weights: Vec<f64> = all()
+                .map(|s| (products(q, &k[at(s)..][..12]).sum::<f64>() / 12f64.sqrt()).exp())
+                .collect();
+            let total: f64 = weights.iter().sum();
+            for d in 0..12 {
+                let value = all().zip(&weights).map(|(s, w)| w * f64::from(v[at(s) + d]));
+                let exact = value.sum::<f64>() / total;
+                let ours = f64::from(out[r * 48 + h * 12 + d]);
+                assert!((ours - exact).abs() < 1e-6, "{ours} and {exact}");
+            }
+        }
+    }
+
+    // The same keys and values in other slots, strangers in between.
+    let moved: Vec<u32> = (0..37).map(|i| (i * 29 + 11) % 101).collect();
+    let [mut k2, mut v2] = [values(8, 101 * 24), values(9, 101 * 24)];
+    for (from, to) in moved.iter().enumerate() {
+        let to = *to as usize * 24;
+        k2[to..to + 24].copy_from_slice(&k[from * 24..(from + 1) * 24]);
+        v2[to..to + 24].copy_from_slice(&v[from * 24..(from + 1) * 24]);
+    }
+    assert_eq!(bits(&run(&k2, &v2, &moved)), bits(&out));
+}
+
+#[test]
+fn exponential_is_accurate_and_total() {
+    let mut worst = 0.0f64;
+    for i in -8730..8800 {
+        let x = i as f32 / 100.0;
+        let exact = f64::from(x).exp();
+        worst = worst.max((f64::from(exp(x)) - exact).abs() / exact);
+    }
+    assert!(worst < 2.5e-7, "relative error {worst}");
+    assert_eq!(exp(0.0), 1.0);
+    assert_eq!((exp(-200.0), exp(f32::NEG_INFINITY)), (0.0, 0.0));
+    assert!(exp(f32::INFINITY) > 1e38 && exp(f32::NAN).is_nan());
+}
+
+#[test]
+fn norm_and_gate_are_near_the_exact_ones() {
+    let (x, w) = (values(1, 3 * 77), values(2, 77));
+    let mut out = vec![0.0; 3 * 77];
+    rms_norm(&x, &w, 1e-5, &mut out);
+    for (x, out) in x.chunks_exact(77).zip(out.chunks_exact(77)) {
+        let mean = products(x, x).sum::<f64>() / 77.0;
+        for ((x, w), out) in x.iter().zip(&w).zip(out) {
+            let exact = f64::from(*x) / (mean + 1e-5).sqrt() * f64::from(*w);
+            assert!((f64::from(*out) - exact).abs() < 1e-6);
+        }
+    }
+    let gate: Vec<f32> = x.iter().map(|x| 20.0 * x).collect();
+    let mut out = gate.clone();
+    silu_mul(&mut out, &x);
+    for ((g, up), out) in gate.iter().zip(&x).zip(out) {
+        let (g, up) = (f64::from(*g), f64::from(*up));
+        let exact = g / (1.0 + (-g).exp()) * up;
+        assert!((f64::from(out) - exact).abs() <= 1e-6 * exact.abs().max(1.0));
+    }
+}
+
+#[test]
+fn rope_turns_pairs_by_position_times_frequency() {
+    let rope = Rope::new(10_000.0, 8, &RopeScaling::None);
+    let mut table = vec![0.0; rope.width()];
+    rope.table(5, &mut table);
+    let mut row = values(1, 16);
+    let before = row.clone();
+    rope.turn(&mut row, &table);
+    for head in 0..2 {
+        for i in 0..4 {
+            let (a, b) = (before[head * 8 + i], before[head * 8 + 4 + i]);
+            let angle = 5.0 * 10_000f64.powf(-(i as f64) / 4.0);
+            let real = f64::from(a) * angle.cos() - f64::from(b) * angle.sin();
+            let imaginary = f64::from(b) * angle.cos() + f64::from(a) * angle.sin();
+            assert!((f64::from(row[head * 8 + i]) - real).abs() < 1e-6);
+            assert!((f64::from(row[head * 8 + 4 + i]) - imaginary).abs() < 1e-6);
+        }
+    }
+}
+
+#[test]
+fn llama3_stretches_long_wavelengths_only() {
+    let scaling = RopeScaling::Llama3 {
+        factor: 8.0,
+        low_freq_factor: 1.0,
+        high_freq_factor: 4.0,
+        original: 8192.0,
+    };
+    let plain = Rope::new(500_000.0, 128, &RopeScaling::None);
+    let scaled = Rope::new(500_000.0, 128, &scaling);
+    let ratio = |i: usize| {
+        let [mut a, mut b] = [vec![0.0; 128], vec![0.0; 128]];
+        plain.table(1, &mut a);
+        scaled.table(1, &mut b);
+        f64::from(a[64 + i]).asin() / f64::from(b[64 + i]).asin()
+    };
+    assert!((ratio(1) - 1.0).abs() < 1e-6, "short: {}", ratio(1));
+    assert!((ratio(63) - 8.0).abs() < 1e-4, "long: {}", ratio(63));
+    assert!(ratio(32) > 1.01 && ratio(32) < 7.9, "between: {}", ratio(32));
+    let factors: Vec<f32> = (0..64).map(|i| 1.0 + i as f32).collect();
+    let divided = Rope::new(500_000.0, 128, &RopeScaling::Factors(factors));
+    let mut table = vec![0.0; 128];
+    divided.table(1, &mut table);
+    let exact = (500_000f64.powf(-3.0 / 64.0) / 4.0).sin();
+    assert!((f64::from(table[64 + 3]) - exact).abs() < 1e-6);
+}
+
+#[test]
+fn bytes_that_are_no_matrix_are_refused() {
+    let ragged = Weight::new(Format::Q4_0, 2, 40, vec![0; 45]).expect_err("40 is no multiple of 32");
+    assert_eq!(
+        ragged.to_string(),
+        "rows of 40 values are no whole blocks of q4_0 (32 values each)"
+    );
+    for bytes in [0, 17, 37] {
+        let size = Weight::new(Format::Q4_0, 2, 32, vec![0; bytes]).expect_err("36 are needed");
+        assert!(size.to_string().starts_with(&format!("{bytes} bytes")), "{size}");
+    }
+    assert!(Weight::new(Format::F32, usize::MAX, 8, vec![0; 32]).is_err());
+    assert!(Weight::new(Format::F32, 0, 0, vec![]).is_err());
+}

@@ -1,0 +1,403 @@
+//! A small laboratory: tiny targets, drafters that misbehave, and runs of the whole engine.
+
+use std::{
+    collections::BTreeMap,
+    path::Path,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+
+use eyrie::{
+    SeqId, TokenId,
+    accept::Match,
+    draft::{Anchor, Drafter, ModelDrafter, NoDrafter, Ngram, Pick, Script, Seen},
+    error::{ErrorKind, Result},
+    model::{Dtype, Llama, LoadOptions, Target, load::Checkpoint},
+    report::{ChoiceReport, RoundTrace},
+    request::Request,
+    sample::{RawParams, SamplingParams},
+    schedule::{Engine, EngineOptions, Event, Parts, RequestHandle},
+    text::Tokenizer,
+    tree::DraftTree,
+};
+use eyrie_fixtures::{Fixture, table, td, tt};
+use tempfile::TempDir;
+
+/// Loads the checkpoint at `path`.
+pub(crate) fn load(path: &Path, dtype: Dtype, threads: usize) -> Arc<dyn Target> {
+    let checkpoint = Checkpoint::open(path).expect("the checkpoint opens");
+    let options = LoadOptions {
+        dtype,
+        threads: Some(threads),
+        ..LoadOptions::default()
+    };
+    Arc::new(Llama::load(&checkpoint, &options).expect("the checkpoint loads"))
+}
+
+/// Writes `fixture` and loads it.
+pub(crate) fn target_of(fixture: &Fixture, dtype: Dtype, threads: usize) -> Arc<dyn Target> {
+    let dir = TempDir::new().expect("a temporary folder");
+    fixture.write_dir(dir.path()).expect("the fixture is written");
+    load(dir.path(), dtype, threads)
+}
+
+/// The random seven-layer target of most tests.
+pub(crate) fn tt_target() -> Arc<dyn Target> {
+    target_of(&tt(), Dtype::AsStored, 1)
+}
+
+/// The random two-layer draft model.
+pub(crate) fn td_target() -> Arc<dyn Target> {
+    target_of(&td(), Dtype::AsStored, 1)
+}
+
+/// A target whose next-token logits are row `m[last token]`.
+pub(crate) fn table_target(m: &[Vec<f32>]) -> Arc<dyn Target> {
+    target_of(&table(m), Dtype::AsStored, 1)
+}
+
+/// A target that says the same law after every token.
+pub(crate) fn constant_target(p: &[f64]) -> Arc<dyn Target> {
+    table_target(&vec![logs(p); p.len()])
+}
+
+/// Logarithms, with a large negative number for zero.
+pub(crate) fn logs(p: &[f64]) -> Vec<f32> {
+    p.iter().map(|p| if *p > 0.0 { p.ln() as f32 } else { -60.0 }).collect()
+}
+
+/// A greedy request of 24 tokens, to be changed by struct update.
+pub(crate) fn request(prompt: &[TokenId]) -> Request {
+    Request {
+        id: "r".to_owned(),
+        prompt: prompt.to_vec(),
+        params: params(|_| ()),
+        max_tokens: 24,
+        stop: Vec::new(),
+        stop_ids: Vec::new(),
+        ignore_eos: false,
+        seed: 1,
+        n: 1,
+        logprobs: None,
+        drafter_off: false,
+    }
+}
+
+/// Valid parameters, changed from the neutral ones.
+pub(crate) fn params(change: impl FnOnce(&mut RawParams)) -> SamplingParams {
+    let mut raw = RawParams::default();
+    change(&mut raw);
+    SamplingParams::new(raw).expect("valid parameters")
+}
+
+/// `request` at temperature `t` with seed `seed`.
+pub(crate) fn drawn(prompt: &[TokenId], t: f64, seed: u64) -> Request {
+    Request {
+        params: params(|raw| raw.temperature = t),
+        seed,
+        ..request(prompt)
+    }
+}
+
+/// Twenty prompts over `vocab` ids, of different lengths; one is a single token, one is a single
+/// token 48 times.
+pub(crate) fn prompts(vocab: u32) -> Vec<Vec<TokenId>> {
+    let mut all: Vec<Vec<TokenId>> = (0..18u32)
+        .map(|i| (0..3 + i * 2).map(|j| (i * 31 + j * j * 7 + j) % vocab).collect())
+        .collect();
+    all.push(vec![3]);
+    all.push(vec![7; 48]);
+    all
+}
+
+/// An engine to be: a target, a way to make its drafter, and settings.
+pub(crate) struct Lab {
+    pub(crate) target: Arc<dyn Target>,
+    pub(crate) text: Option<Tokenizer>,
+    pub(crate) eos: Vec<TokenId>,
+    pub(crate) valid: Option<usize>,
+    pub(crate) options: EngineOptions,
+}
+
+/// What a run gave.
+#[derive(Debug, Default)]
+pub(crate) struct Run {
+    /// In the order of requests and choices.
+    pub(crate) choices: Vec<ChoiceReport>,
+    /// By request and choice, the joined pieces of text.
+    pub(crate) streams: BTreeMap<(RequestHandle, usize), String>,
+    /// By request and choice, the tokens of the pieces.
+    pub(crate) streamed: BTreeMap<(RequestHandle, usize), Vec<TokenId>>,
+    /// All rounds.
+    pub(crate) traces: Vec<RoundTrace>,
+}
+
+impl Run {
+    /// The tokens of every choice.
+    pub(crate) fn tokens(&self) -> Vec<Vec<TokenId>> {
+        self.choices.iter().map(|choice| choice.tokens.clone()).collect()
+    }
+
+    /// Drafted and accepted tokens of all rounds.
+    pub(crate) fn drafted_accepted(&self) -> (usize, usize) {
+        let rounds = self.choices.iter().flat_map(|choice| &choice.rounds);
+        rounds.fold((0, 0), |(d, a), round| (d + round.drafted, a + round.accepted))
+    }
+}
+
+impl Lab {
+    pub(crate) fn new(target: Arc<dyn Target>) -> Self {
+        Self {
+            target,
+            text: None,
+            eos: Vec::new(),
+            valid: None,
+            options: EngineOptions {
+                depth: 4,
+                max_batch: 16,
+                kv_tokens: 4096,
+                prefill_chunk: 64,
+            },
+        }
+    }
+
+    pub(crate) fn with(mut self, change: impl FnOnce(&mut Self)) -> Self {
+        change(&mut self);
+        self
+    }
+
+    pub(crate) fn engine(&self, drafter: Box<dyn Drafter>) -> Engine {
+        let parts = Parts {
+            target: Arc::clone(&self.target),
+            text: self.text.clone(),
+            eos: self.eos.clone(),
+            valid: self.valid.unwrap_or(self.target.vocab()),
+            drafter,
+            rule: Box::new(Match),
+        };
+        Engine::new(parts, self.options).expect("valid settings")
+    }
+
+    /// Runs all requests, submitted together.
+    pub(crate) fn run(&self, drafter: Box<dyn Drafter>, requests: &[Request]) -> Run {
+        let mut engine = self.engine(drafter);
+        for request in requests {
+            engine.submit(request.clone()).expect("a valid request");
+        }
+        let run = finish(&mut engine);
+        assert_eq!(engine.cache().free(), engine.cache().capacity(), "slots leak");
+        run
+    }
+
+    /// Plain decoding of the same build, one request at a time.
+    pub(crate) fn base(&self, requests: &[Request]) -> Vec<Vec<TokenId>> {
+        let alone = |request: &Request| self.run(Box::new(NoDrafter), std::slice::from_ref(request));
+        requests.iter().flat_map(|request| alone(request).tokens()).collect()
+    }
+
+    /// Drafts with `model` for this target.
+    pub(crate) fn model_drafter(&self, model: Arc<dyn Target>, pick: Pick) -> Box<dyn Drafter> {
+        Box::new(ModelDrafter::new(model, pick, self.options.kv_tokens, self.options.prefill_chunk))
+    }
+
+    /// The target as its own drafter.
+    pub(crate) fn self_drafter(&self) -> Box<dyn Drafter> {
+        self.model_drafter(Arc::clone(&self.target), Pick::Coupled)
+    }
+}
+
+/// Steps until nothing is left.
+pub(crate) fn finish(engine: &mut Engine) -> Run {
+    let mut run = Run::default();
+    let mut done = Vec::new();
+    while !engine.is_idle() {
+        for event in engine.step() {
+            take(&mut run, &mut done, event);
+        }
+    }
+    done.sort_by_key(|(handle, choice, _): &(RequestHandle, usize, ChoiceReport)| (*handle, *choice));
+    run.choices = done.into_iter().map(|(_, _, report)| report).collect();
+    run
+}
+
+/// Sorts an event into `run` and the finished choices `done`.
+pub(crate) fn take(run: &mut Run, done: &mut Vec<(RequestHandle, usize, ChoiceReport)>, event: Event) {
+    match event {
+        Event::Piece { request, choice, token, text } => {
+            run.streams.entry((request, choice)).or_default().push_str(&text);
+            run.streamed.entry((request, choice)).or_default().extend(token);
+        }
+        Event::Round { trace, .. } => run.traces.push(trace),
+        Event::Finished { request, report } => {
+            let streamed = run.streamed.get(&(request, report.choice)).cloned().unwrap_or_default();
+            assert_eq!(streamed, report.tokens, "the stream's tokens are the result's");
+            let text = run.streams.get(&(request, report.choice)).cloned().unwrap_or_default();
+            assert_eq!(report.text.clone().unwrap_or_default(), text, "the stream's text is the result's");
+            consistent(&report);
+            done.push((request, report.choice, report));
+        }
+    }
+}
+
+/// What holds for every result, whatever was asked.
+fn consistent(report: &ChoiceReport) {
+    assert_eq!(report.usage.completion_tokens, report.tokens.len());
+    if let Some(logprobs) = &report.logprobs {
+        let ids: Vec<_> = logprobs.iter().map(|entry| entry.id).collect();
+        assert_eq!(ids, report.tokens);
+    }
+    let emitted: usize = report.rounds.iter().map(|round| round.emitted).sum();
+    if !report.tokens.is_empty() {
+        assert_eq!(emitted + 1, report.tokens.len());
+    }
+    for round in &report.rounds {
+        assert!(round.accepted <= round.drafted, "{round:?}");
+        assert!(round.accepted <= round.emitted && round.emitted <= round.accepted + 1, "{round:?}");
+    }
+}
+
+/// Random lists for a script: ids below `vocab`, some beyond, some lists empty.
+pub(crate) fn random_script(vocab: u32, rounds: usize, seed: u64) -> Script {
+    let mut state = seed;
+    let mut next = move || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) as u32
+    };
+    let lists = (0..rounds)
+        .map(|_| (0..next() % 9).map(|_| next() % (vocab + 2)).collect())
+        .collect();
+    Script::new(lists)
+}
+
+/// Proposes the same tokens in every round.
+#[derive(Debug)]
+pub(crate) struct Always(pub(crate) Vec<TokenId>);
+
+impl Drafter for Always {
+    fn name(&self) -> &'static str {
+        "always"
+    }
+
+    fn propose(&mut self, anchors: &mut [Anchor<'_>]) -> Result<Vec<DraftTree>> {
+        Ok(anchors.iter().map(|_| DraftTree::chain(&self.0)).collect())
+    }
+}
+
+/// Asks another drafter and counts.
+#[derive(Debug)]
+pub(crate) struct Spy {
+    pub(crate) inner: Box<dyn Drafter>,
+    pub(crate) seen: Arc<Seens>,
+}
+
+/// What a [`Spy`] saw.
+#[derive(Debug, Default)]
+pub(crate) struct Seens {
+    pub(crate) calls: AtomicUsize,
+    pub(crate) observed: AtomicUsize,
+    pub(crate) prompts: Mutex<Vec<TokenId>>,
+    pub(crate) depths: Mutex<Vec<usize>>,
+}
+
+impl Drafter for Spy {
+    fn name(&self) -> &'static str {
+        "spy"
+    }
+
+    fn observe(&mut self, seen: &[Seen<'_>]) -> Result<()> {
+        self.seen.observed.fetch_add(seen.len(), Ordering::Relaxed);
+        self.inner.observe(seen)
+    }
+
+    fn propose(&mut self, anchors: &mut [Anchor<'_>]) -> Result<Vec<DraftTree>> {
+        self.seen.calls.fetch_add(1, Ordering::Relaxed);
+        for anchor in anchors.iter() {
+            self.seen.prompts.lock().unwrap().push(anchor.tokens[0]);
+            self.seen.depths.lock().unwrap().push(anchor.depth);
+        }
+        self.inner.propose(anchors)
+    }
+
+    fn fork(&mut self, from: SeqId, to: SeqId) {
+        self.inner.fork(from, to);
+    }
+
+    fn forget(&mut self, seq: SeqId) {
+        self.inner.forget(seq);
+    }
+}
+
+/// Knows what each prompt goes on with, and hides it among decoys: at every level the right token
+/// is not the first child, and the decoys have children too.
+#[derive(Debug)]
+pub(crate) struct Planted {
+    pub(crate) known: Vec<Vec<TokenId>>,
+    pub(crate) topk: u32,
+    pub(crate) vocab: u32,
+}
+
+impl Drafter for Planted {
+    fn name(&self) -> &'static str {
+        "planted"
+    }
+
+    fn propose(&mut self, anchors: &mut [Anchor<'_>]) -> Result<Vec<DraftTree>> {
+        let mut tree_of = |anchor: &Anchor<'_>| {
+            let known = self.known.iter().find(|known| known.starts_with(anchor.tokens));
+            let future = known.map_or(&[][..], |known| &known[anchor.tokens.len()..]);
+            let mut tree = DraftTree::new();
+            let mut above = None;
+            for (level, right) in future.iter().take(anchor.depth).enumerate() {
+                let place = (level as u32 + 1) % self.topk;
+                let mut next = above;
+                for i in 0..self.topk {
+                    let offset = (i + self.topk - place) % self.topk;
+                    let node = tree.point(above, (right + offset) % self.vocab)?;
+                    if i == place {
+                        next = Some(node);
+                    } else {
+                        tree.point(Some(node), (right + i) % self.vocab)?;
+                    }
+                }
+                above = next;
+            }
+            Ok(tree)
+        };
+        anchors.iter().map(&mut tree_of).collect()
+    }
+}
+
+/// Fails in every second call, in one way or another.
+#[derive(Debug, Default)]
+pub(crate) struct Broken(pub(crate) usize);
+
+impl Drafter for Broken {
+    fn name(&self) -> &'static str {
+        "broken"
+    }
+
+    fn propose(&mut self, anchors: &mut [Anchor<'_>]) -> Result<Vec<DraftTree>> {
+        self.0 += 1;
+        match self.0 % 4 {
+            0 => Err(ErrorKind::Draft("lost its mind".to_owned()).into()),
+            2 => Ok(Vec::new()),
+            _ => Ok(anchors.iter().map(|_| DraftTree::chain(&[1, 2, 3])).collect()),
+        }
+    }
+}
+
+/// The drafters of the project over the tiny target, by name.
+pub(crate) fn drafter(lab: &Lab, name: &str) -> Box<dyn Drafter> {
+    match name {
+        "none" => Box::new(NoDrafter),
+        "ngram" => Box::new(Ngram),
+        "self" => lab.self_drafter(),
+        "self-greedy" => lab.model_drafter(Arc::clone(&lab.target), Pick::Greedy),
+        "td" => lab.model_drafter(td_target(), Pick::Coupled),
+        "script" => Box::new(random_script(64, 64, 5)),
+        "broken" => Box::new(Broken::default()),
+        other => panic!("no drafter {other}"),
+    }
+}
