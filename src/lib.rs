@@ -21,6 +21,7 @@ pub mod kernels;
 pub mod model;
 pub mod request;
 pub mod sample;
+pub mod model;
 pub mod sample;
 pub mod text;
 pub mod tree;

@@ -1,5 +1,6 @@
 //! Whether two tokenizers mean the same by their ids.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use crate::types::TokenId;
@@ -46,19 +47,26 @@ pub struct Differences {
 }
 
 impl Differences {
-    pub(super) fn between(ours: &[Option<String>], theirs: &[Option<String>]) -> Self {
-        let common = ours.len().min(theirs.len());
+    pub(super) fn between(
+        ours: &BTreeMap<TokenId, String>,
+        theirs: &BTreeMap<TokenId, String>,
+    ) -> Self {
+        let valid = |ids: &BTreeMap<TokenId, String>| {
+            ids.last_key_value().map_or(0, |(id, _)| *id as usize + 1)
+        };
+        let valid = (valid(ours), valid(theirs));
+        let common = valid.0.min(valid.1);
         let mut count = 0;
         let mut below_common = false;
         let mut first = Vec::new();
-        for (at, id) in (0..ours.len().max(theirs.len())).zip(0..) {
-            let a = ours.get(at).and_then(Option::as_ref);
-            let b = theirs.get(at).and_then(Option::as_ref);
+        let ids: BTreeSet<TokenId> = ours.keys().chain(theirs.keys()).copied().collect();
+        for id in ids {
+            let (a, b) = (ours.get(&id), theirs.get(&id));
             if a == b {
                 continue;
             }
             count += 1;
-            below_common |= at < common;
+            below_common |= (id as usize) < common;
             if first.len() < NAMED {
                 first.push(Difference {
                     id,
@@ -78,7 +86,7 @@ impl Differences {
             agreement,
             count,
             first,
-            valid: (ours.len(), theirs.len()),
+            valid,
         }
     }
 }
@@ -124,8 +132,8 @@ fn spell(f: &mut fmt::Formatter<'_>, token: Option<&String>) -> fmt::Result {
 mod tests {
     use super::*;
 
-    fn list(tokens: &[&str]) -> Vec<Option<String>> {
-        tokens.iter().map(|t| Some((*t).to_owned())).collect()
+    fn list(tokens: &[&str]) -> BTreeMap<TokenId, String> {
+        (0..).zip(tokens.iter().map(|t| (*t).to_owned())).collect()
     }
 
     #[test]

@@ -50,6 +50,19 @@ pub enum TextError {
         /// The accepted names.
         accepted: String,
     },
+    /// A GGUF key of another type.
+    #[error("GGUF metadata: {0}")]
+    Metadata(#[from] crate::model::load::Problem),
+    /// A decoder that the tokenizers library cannot run on every sequence.
+    #[error("tokenizer {name}: decoder {found}: {accepted}")]
+    Decoder {
+        /// The file.
+        name: String,
+        /// The step.
+        found: String,
+        /// What would be accepted.
+        accepted: &'static str,
+    },
     /// GGUF tokenizer metadata that contradicts itself.
     #[error("GGUF tokenizer metadata: {0}")]
     Vocabulary(String),

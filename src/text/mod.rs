@@ -6,6 +6,7 @@ mod chat;
 mod differences;
 mod error;
 mod gguf;
+mod metadata;
 mod pre;
 mod render;
 mod stream;

@@ -34,13 +34,20 @@ pub(super) enum Route {
 }
 
 impl Route {
-    pub(super) fn of(decoder: Option<&tokenizers::DecoderWrapper>) -> Self {
+    /// # Errors
+    ///
+    /// A decoder on which the library would panic.
+    pub(super) fn of(
+        name: &str,
+        decoder: Option<&tokenizers::DecoderWrapper>,
+    ) -> Result<Self, TextError> {
         let Some(decoder) = decoder else {
-            return Self::Window { byte_runs: false };
+            return Ok(Self::Window { byte_runs: false });
         };
-        let Ok(json) = serde_json::to_value(decoder) else {
-            return Self::Whole;
-        };
+        let json = serde_json::to_value(decoder).map_err(|error| TextError::Tokenizer {
+            name: name.to_owned(),
+            source: error.into(),
+        })?;
         let steps = match json.get("decoders").and_then(Value::as_array) {
             Some(steps) => steps.clone(),
             None => vec![json],
@@ -49,8 +56,16 @@ impl Route {
             .iter()
             .map(|step| step.get("type").and_then(Value::as_str).unwrap_or(""))
             .collect();
+        let strips_end = |step: &&Value| step.get("stop").is_some_and(|stop| *stop != 0);
+        if let Some(found) = steps.iter().find(strips_end) {
+            return Err(TextError::Decoder {
+                name: name.to_owned(),
+                found: found.to_string(),
+                accepted: "only stop 0 works on texts shorter than what is stripped",
+            });
+        }
         if kinds == ["ByteLevel"] {
-            return Self::Bytes;
+            return Ok(Self::Bytes);
         }
         // Behind `Fuse` there is one string: only stripping its ends still depends on the ends alone.
         let fused = kinds.iter().position(|kind| *kind == "Fuse");
@@ -63,9 +78,9 @@ impl Route {
         });
         if local && joined.iter().all(|kind| matches!(*kind, "Fuse" | "Strip")) {
             let byte_runs = apart.contains(&"ByteFallback");
-            Self::Window { byte_runs }
+            Ok(Self::Window { byte_runs })
         } else {
-            Self::Whole
+            Ok(Self::Whole)
         }
     }
 }
@@ -141,7 +156,7 @@ impl TextStream {
                 let text = difference(&self.tokenizer, pieces, *said)?;
                 // What is said last is the next token's context, unless it has no text: then the
                 // start of a text, which decoders treat in their own way, could still be ahead.
-                if !self.tokenizer.join(&pieces[*said..])?.is_empty() {
+                if !self.tokenizer.join(pieces[*said..].to_vec())?.is_empty() {
                     pieces.drain(..*said);
                 }
                 *said = pieces.len();
@@ -167,8 +182,8 @@ impl TextStream {
 
 /// The text of `pieces` behind that of the first `said` of them.
 fn difference(tokenizer: &Tokenizer, pieces: &[String], said: usize) -> Result<String, TextError> {
-    let before = tokenizer.join(&pieces[..said])?;
-    let mut text = tokenizer.join(pieces)?;
+    let before = tokenizer.join(pieces[..said].to_vec())?;
+    let mut text = tokenizer.join(pieces.to_vec())?;
     if !text.starts_with(&before) {
         return Err(TextError::Decode(
             format!("{before:?} became {text:?} when a token was added").into(),

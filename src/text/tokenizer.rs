@@ -1,6 +1,6 @@
 //! Text to token ids and back.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::fs;
 use std::path::Path;
@@ -12,7 +12,7 @@ use tokenizers::Decoder;
 use super::differences::Differences;
 use super::stream::{Route, TextStream};
 use super::{TextError, Vocabulary};
-use crate::types::TokenId;
+use crate::{model::load::gguf::Metadata, types::TokenId};
 
 /// Text to token ids and back. Cheap to clone.
 #[derive(Clone)]
@@ -43,13 +43,15 @@ impl Tokenizer {
         Self::from_bytes(&path.display().to_string(), &bytes)
     }
 
-    /// Builds the tokenizer that GGUF metadata describes; see [`Vocabulary::tokenizer`].
+    /// Builds the tokenizer that GGUF metadata describes; see [`Vocabulary::tokenizer`]. `None` if
+    /// the file has no tokenizer.
     ///
     /// # Errors
     ///
-    /// As [`Vocabulary::tokenizer`].
-    pub fn from_vocabulary(vocabulary: &Vocabulary) -> Result<Self, TextError> {
-        vocabulary.tokenizer()
+    /// As [`Vocabulary::from_metadata`] and [`Vocabulary::tokenizer`].
+    pub fn from_gguf(metadata: &Metadata) -> Result<Option<Self>, TextError> {
+        let vocabulary = Vocabulary::from_metadata(metadata)?;
+        vocabulary.map(|v| v.tokenizer()).transpose()
     }
 
     pub(super) fn from_value(name: &str, json: &Value) -> Result<Self, TextError> {
@@ -67,14 +69,14 @@ impl Tokenizer {
         hf.with_padding(None);
 
         let highest = hf.get_vocab(true).into_values().max();
-        let valid = highest.map_or(0, |id| index(id) + 1);
+        let valid = highest.map_or(0, |id| id as usize + 1);
         let mut added: Vec<(String, TokenId)> = hf
             .get_added_tokens_decoder()
             .into_iter()
             .map(|(id, token)| (token.content, id))
             .collect();
         added.sort_by(|a, b| b.0.len().cmp(&a.0.len()).then_with(|| a.cmp(b)));
-        let route = Route::of(hf.get_decoder());
+        let route = Route::of(name, hf.get_decoder())?;
         Ok(Self {
             inner: Arc::new(Inner {
                 hf,
@@ -118,8 +120,8 @@ impl Tokenizer {
     ///
     /// The tokenizer's decoder fails.
     pub fn decode(&self, tokens: &[TokenId]) -> Result<String, TextError> {
-        let decoded = self.inner.hf.decode(tokens, true);
-        decoded.map_err(TextError::Decode)
+        let pieces: Vec<String> = tokens.iter().filter_map(|id| self.piece(*id)).collect();
+        self.join(pieces)
     }
 
     /// A stream that decodes one token at a time.
@@ -171,21 +173,10 @@ impl Tokenizer {
     }
 
     /// Each id's spelling.
-    fn spellings(&self) -> Vec<Option<String>> {
-        let mut all: HashMap<TokenId, String> = HashMap::new();
-        for (token, id) in self.inner.hf.get_vocab(true) {
-            all.insert(id, token);
-        }
-        for (token, id) in &self.inner.added {
-            all.insert(*id, token.clone());
-        }
-        let mut list = vec![None; self.inner.valid];
-        for (id, token) in all {
-            if let Some(slot) = list.get_mut(index(id)) {
-                *slot = Some(token);
-            }
-        }
-        list
+    fn spellings(&self) -> BTreeMap<TokenId, String> {
+        let model = self.inner.hf.get_vocab(true).into_iter();
+        let added = self.inner.added.iter().cloned();
+        model.chain(added).map(|(token, id)| (id, token)).collect()
     }
 
     pub(super) fn route(&self) -> Route {
@@ -200,17 +191,14 @@ impl Tokenizer {
     }
 
     /// What [`Tokenizer::decode`] makes of pieces.
-    pub(super) fn join(&self, pieces: &[String]) -> Result<String, TextError> {
+    pub(super) fn join(&self, pieces: Vec<String>) -> Result<String, TextError> {
         match self.inner.hf.get_decoder() {
-            Some(decoder) => decoder.decode(pieces.to_vec()).map_err(TextError::Decode),
+            // Some decoders subtract one from the number of pieces.
+            _ if pieces.is_empty() => Ok(String::new()),
+            Some(decoder) => decoder.decode(pieces).map_err(TextError::Decode),
             None => Ok(pieces.join(" ")),
         }
     }
-}
-
-/// An id as an index.
-fn index(id: TokenId) -> usize {
-    usize::try_from(id).unwrap_or(usize::MAX)
 }
 
 impl fmt::Debug for Tokenizer {

@@ -1,10 +1,11 @@
 //! Tokenizers, chat templates and streams, against goldens of public packages.
 
 use std::fs;
+use std::io::{BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-use candle_core::quantized::gguf_file::{Content, Value as Gguf};
+use eyrie::model::load::gguf::Header;
 use eyrie::text::{Agreement, ChatTemplate, Message, TextError, Tokenizer, Vocabulary};
 use proptest::prelude::*;
 use serde_json::Value;
@@ -31,53 +32,32 @@ fn tiny(name: &str) -> Tokenizer {
 }
 
 /// `tiny-NAME.json` with another decoder.
-fn with_decoder(name: &str, decoder: Value) -> Tokenizer {
+fn load_with_decoder(name: &str, decoder: &Value) -> Result<Tokenizer, TextError> {
     let text = fs::read_to_string(data(&format!("tokenizer/tiny-{name}.json"))).unwrap();
     let mut json: Value = serde_json::from_str(&text).unwrap();
-    json["decoder"] = decoder;
+    json["decoder"] = decoder.clone();
     let file = tempfile::NamedTempFile::new().unwrap();
     fs::write(file.path(), json.to_string()).unwrap();
-    Tokenizer::from_json(file.path()).unwrap()
+    Tokenizer::from_json(file.path())
 }
 
-/// What SmolLM2's file says about its text, by candle's reader; `None` without the file.
+/// What SmolLM2's file says about its text; `None` without the file.
 fn smollm2() -> Option<&'static (Vocabulary, Tokenizer)> {
     static LOADED: OnceLock<Option<(Vocabulary, Tokenizer)>> = OnceLock::new();
     let load = || {
         let name = "models/SmolLM2-135M-Instruct.Q4_1.gguf";
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(name);
-        let Ok(mut file) = fs::File::open(path) else {
-            eprintln!("skipped: {name} is missing; run scripts/fetch-models.sh");
+        let Ok(file) = fs::File::open(path) else {
+            let words = format!("skipped: {name} is missing; run scripts/fetch-models.sh\n");
+            std::io::stderr().write_all(words.as_bytes()).unwrap();
             return None;
         };
-        let content = Content::read(&mut file).unwrap();
-        let key = |name: &str| content.metadata.get(name);
-        let text = |name| key(name).map(|v| v.to_string().unwrap().clone());
-        let strings = |name| -> Vec<String> {
-            let list = key(name).unwrap().to_vec().unwrap();
-            list.iter()
-                .map(|v| v.to_string().unwrap().clone())
-                .collect()
-        };
-        let types = key("tokenizer.ggml.token_type").unwrap().to_vec().unwrap();
-        let vocabulary = Vocabulary {
-            model: text("tokenizer.ggml.model").unwrap(),
-            pre: text("tokenizer.ggml.pre").unwrap(),
-            tokens: strings("tokenizer.ggml.tokens"),
-            merges: strings("tokenizer.ggml.merges"),
-            types: types
-                .iter()
-                .map(|v| v.to_i32().unwrap().try_into().unwrap())
-                .collect(),
-            bos: key("tokenizer.ggml.bos_token_id").map(|v| v.to_u32().unwrap()),
-            eos: key("tokenizer.ggml.eos_token_id").map(|v| v.to_u32().unwrap()),
-            add_bos: key("tokenizer.ggml.add_bos_token").map(|v| v.to_bool().unwrap()),
-            add_space_prefix: matches!(
-                key("tokenizer.ggml.add_space_prefix"),
-                Some(Gguf::Bool(true))
-            ),
-            chat_template: text("tokenizer.chat_template"),
-        };
+        let length = file.metadata().unwrap().len();
+        let mut file = BufReader::new(file);
+        let header = Header::read(&mut file, length).unwrap();
+        let vocabulary = Vocabulary::from_metadata(&header.metadata)
+            .unwrap()
+            .unwrap();
         let tokenizer = vocabulary.tokenizer().unwrap();
         Some((vocabulary, tokenizer))
     };
@@ -268,6 +248,14 @@ fn tokenizers_are_compared_by_content() {
     );
 }
 
+#[test]
+fn a_decoder_that_would_panic_is_refused() {
+    let strip = serde_json::json!({"type": "Strip", "content": " ", "start": 0, "stop": 2});
+    let error = load_with_decoder("pieces", &strip).unwrap_err().to_string();
+    assert!(error.contains("\"stop\":2"), "{error}");
+    assert!(error.contains("only stop 0"), "{error}");
+}
+
 /// All pieces of a stream.
 fn streamed(tokenizer: &Tokenizer, tokens: &[u32]) -> String {
     let mut stream = tokenizer.stream();
@@ -346,13 +334,13 @@ fn kinds() -> &'static [(Tokenizer, u32)] {
             serde_json::json!({"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always", "split": true}),
             serde_json::json!({"type": "WordPiece", "prefix": "##", "cleanup": true}),
             serde_json::json!({"type": "BPEDecoder", "suffix": "e"}),
-            sequence(&[&replace, &fuse, &strip(3, 2)]),
+            sequence(&[&replace, &fuse, &strip(3, 0)]),
             sequence(&[&replace, &strip(1, 0), &serde_json::json!({"type": "ByteFallback"})]),
             sequence(&[&fuse, &replace]),
             sequence(&[&replace, &bytes]),
             serde_json::json!({"type": "CTC", "pad_token": "a", "word_delimiter_token": "▁", "cleanup": true}),
         ];
-        let others = decoders.map(|decoder| (with_decoder("pieces", decoder), 305));
+        let others = decoders.map(|decoder| (load_with_decoder("pieces", &decoder).unwrap(), 305));
         [(tiny("bytes"), 290), (tiny("pieces"), 305)].into_iter().chain(others).collect()
     })
 }
@@ -382,8 +370,19 @@ proptest! {
     fn byte_level_text_comes_back(text in "\\PC{0,40}") {
         let tokenizer = tiny("bytes");
         let tokens = tokenizer.encode(&text).unwrap();
-        prop_assert_eq!(tokenizer.decode(&tokens).unwrap(), text.clone());
+        prop_assert_eq!(&tokenizer.decode(&tokens).unwrap(), &text);
         prop_assert_eq!(streamed(&tokenizer, &tokens), text);
+    }
+
+    /// Our way to decode is the library's.
+    #[test]
+    fn decoding_is_the_librarys(
+        kind in prop::sample::select(vec!["bytes", "pieces"]),
+        tokens in prop::collection::vec(0..310_u32, 0..40),
+    ) {
+        let path = data(&format!("tokenizer/tiny-{kind}.json"));
+        let library = tokenizers::Tokenizer::from_file(path).unwrap();
+        prop_assert_eq!(tiny(kind).decode(&tokens).unwrap(), library.decode(&tokens, true).unwrap());
     }
 
     #[test]
