@@ -38,6 +38,14 @@ pub enum ErrorKind {
     /// Rows that do not form trees over committed prefixes, or a token outside the vocabulary.
     #[error("rows: {0}")]
     Rows(String),
+    /// A tensor that cannot become a weight.
+    #[error("tensor {tensor}: {what}")]
+    Weight {
+        /// The tensor's canonical name.
+        tensor: String,
+        /// What is wrong, and what would be accepted.
+        what: String,
+    },
     /// A cache operation that does not fit the cache's state.
     #[error("cache: {0}")]
     Cache(String),

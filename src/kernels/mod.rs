@@ -27,4 +27,4 @@ pub use exec::{Exec, Threads};
 pub use format::Format;
 pub use linear::{Weight, WeightError};
 pub use norm::rms_norm;
-pub use rope::{Rope, RopeScaling};
+pub use rope::Rope;

@@ -49,7 +49,11 @@ pub(super) fn half(bytes: [u8; 2]) -> f32 {
     let body = (h & 0x7fff) << 13;
     let finite = (f32::from_bits(body) * TWO_112).to_bits();
     let special = body | 0x7f80_0000;
-    let bits = if h & 0x7c00 == 0x7c00 { special } else { finite };
+    let bits = if h & 0x7c00 == 0x7c00 {
+        special
+    } else {
+        finite
+    };
     f32::from_bits(bits | (h & 0x8000) << 16)
 }
 

@@ -1,0 +1,76 @@
+//! A matrix of a checkpoint.
+
+use super::{
+    dtype::{Dtype, encode},
+    load::{Stored, StoredType},
+};
+use crate::{
+    error::{ErrorKind, Result},
+    kernels::{Exec, Format, Weight},
+};
+
+/// A linear layer without bias, or an embedding: `[out, in]` as stored or converted.
+#[derive(Clone, Debug)]
+pub struct Linear(Weight);
+
+impl Linear {
+    /// The matrix `stored`, converted to `dtype`.
+    ///
+    /// # Errors
+    /// Naming the tensor, if it is no matrix of a type with values, or its rows are no whole blocks
+    /// of the type asked for.
+    pub fn from_stored(stored: Stored, dtype: Dtype) -> Result<Self> {
+        let fail = |what: String| ErrorKind::Weight {
+            tensor: stored.name.clone(),
+            what,
+        };
+        let [outputs, width] = stored.shape[..] else {
+            return Err(fail(format!("shape {:?}, accepted is [out, in]", stored.shape)).into());
+        };
+        let format = format(stored.dtype)
+            .ok_or_else(|| fail(format!("type {}, accepted are floats", stored.dtype.name())))?;
+        let weight = Weight::new(format, outputs, width, stored.bytes)
+            .map_err(|error| fail(error.to_string()))?;
+        let target = match dtype {
+            Dtype::To(target) if target != format => target,
+            _ => return Ok(Self(weight)),
+        };
+        if target.row_bytes(width).is_none() {
+            let block = target.block().0;
+            return Err(fail(format!(
+                "rows of {width} values cannot become {target}, accepted are multiples of {block}"
+            ))
+            .into());
+        }
+        let mut values = vec![0.0; outputs * width];
+        for (j, row) in values.chunks_exact_mut(width).enumerate() {
+            weight.unpack_row(j, row);
+        }
+        let bytes = encode(values, width, target)?;
+        let weight =
+            Weight::new(target, outputs, width, bytes).map_err(|error| fail(error.to_string()))?;
+        Ok(Self(weight))
+    }
+
+    /// `[rows, in]` to `[rows, out]`.
+    pub fn apply(&self, x: &[f32], y: &mut [f32], exec: Exec) {
+        self.0.apply(x, y, exec);
+    }
+
+    /// Row `i`, as an embedding.
+    pub fn row(&self, i: usize, out: &mut [f32]) {
+        self.0.unpack_row(i, out);
+    }
+
+    /// The matrix.
+    #[must_use]
+    pub fn weight(&self) -> &Weight {
+        &self.0
+    }
+}
+
+fn format(stored: StoredType) -> Option<Format> {
+    Format::ALL
+        .into_iter()
+        .find(|format| format.to_string() == stored.name())
+}
