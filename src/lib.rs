@@ -38,6 +38,12 @@ pub mod request;
 pub mod round;
 pub mod schedule;
 pub mod sequence;
+pub mod sample;
+pub mod model;
+pub mod sample;
+pub mod text;
+pub mod tree;
+pub mod types;
 
 pub use error::{Error, ErrorKind, Result};
 pub use types::{Matrix, Node, SeqId, TokenId};

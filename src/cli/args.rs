@@ -67,12 +67,12 @@ pub struct GenerateArgs {
     /// How the drafter picks at temperatures above 0 [default: coupled]
     #[arg(long, value_enum)]
     pub pick: Option<PickKind>,
-    /// Weights of the layers are converted to this type when loaded
+    /// Weights are converted to this type when loaded
     #[arg(long, value_enum, value_name = "TYPE", default_value_t = Dtype::AsStored)]
     pub dtype: Dtype,
-    /// Weights of the output head are converted to this type when loaded
-    #[arg(long, value_enum, value_name = "TYPE", default_value_t = Dtype::AsStored)]
-    pub head_dtype: Dtype,
+    /// Weights of the output head are converted to this type instead [default: --dtype]
+    #[arg(long, value_enum, value_name = "TYPE")]
+    pub head_dtype: Option<Dtype>,
     /// Where to compute: cpu
     #[arg(long, default_value = "cpu", value_parser = device)]
     pub device: String,

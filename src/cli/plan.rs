@@ -36,7 +36,7 @@ pub struct Plan {
     pub rule: RuleKind,
     /// How the drafter picks; none without a drafter.
     pub pick: Option<PickKind>,
-    /// Type of the layers' weights.
+    /// Type of the weights.
     pub dtype: Dtype,
     /// Type of the output head's weights.
     pub head_dtype: Dtype,
@@ -102,7 +102,7 @@ impl Plan {
             rule: args.rule,
             pick: drafts.then(|| args.pick.unwrap_or(PickKind::Coupled)),
             dtype: args.dtype,
-            head_dtype: args.head_dtype,
+            head_dtype: args.head_dtype.unwrap_or(args.dtype),
             device: args.device.clone(),
             threads: args.threads.map_or_else(cores, usize::from),
             max_batch,
@@ -125,6 +125,12 @@ impl Plan {
         let most = (KV_BYTES / width.max(1)).max(1);
         let whole = context.saturating_mul(self.max_batch);
         self.kv_tokens.get_or_insert(whole.min(most));
+    }
+
+    /// How errors call the file of rounds.
+    pub(super) fn trace_name(&self) -> String {
+        let path = self.trace.as_deref().unwrap_or(Path::new(""));
+        format!("--trace {}", path.display())
     }
 
     /// The configuration of the result of one request.

@@ -1,6 +1,6 @@
 //! From what was asked to what the engine runs.
 
-use super::{Request, RequestError, RequestSpec};
+use super::{Limits, Request, RequestError, RequestSpec};
 use crate::{
     TokenId,
     text::{ChatTemplate, Message, Tokenizer},
@@ -40,10 +40,7 @@ impl Resolver {
         for stop in &spec.stop_id {
             self.known("stop_id", *stop)?;
         }
-        if !spec.stop.is_empty() {
-            self.tokenizer("stop")?;
-        }
-        Ok(Request {
+        let request = Request {
             id: spec.id.clone().unwrap_or_else(|| id.to_owned()),
             prompt: self.prompt(spec)?,
             params,
@@ -56,7 +53,14 @@ impl Resolver {
             n: spec.n,
             logprobs: spec.logprobs,
             drafter_off: spec.drafter_off,
-        })
+        };
+        request.check(&Limits {
+            vocab: self.valid,
+            context: self.context,
+            kv_tokens: self.kv_tokens,
+            text: self.tokenizer.is_some(),
+        })?;
+        Ok(request)
     }
 
     fn prompt(&self, spec: &RequestSpec) -> Result<Vec<TokenId>, RequestError> {
@@ -81,24 +85,6 @@ impl Resolver {
                 (field, tokens.map_err(|error| unsupported(field, &error))?)
             }
         };
-        let count = tokens.len();
-        let refuse = |accepted| {
-            Err(RequestError::value(
-                field,
-                format!("of {count} tokens"),
-                accepted,
-            ))
-        };
-        if count == 0 {
-            return refuse("a prompt has at least one token".to_owned());
-        }
-        if count > self.context {
-            return refuse(format!("the model has {} positions", self.context));
-        }
-        if count > self.kv_tokens {
-            return refuse(format!("the cache (kv_tokens) holds {}", self.kv_tokens));
-        }
-        Ok(tokens)
     }
 
     fn tokenizer(&self, field: &'static str) -> Result<&Tokenizer, RequestError> {

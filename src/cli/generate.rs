@@ -1,0 +1,134 @@
+//! `eyrie generate`.
+
+use std::{
+    fs::File,
+    io::{BufWriter, IsTerminal, Write},
+};
+
+use anyhow::{Context, Result};
+use clap::ValueEnum;
+
+use super::{
+    args::{GenerateArgs, RuleKind},
+    jobs::jobs,
+    models::Models,
+    output::{Form, Output},
+    plan::Plan,
+    session::{Session, Totals},
+};
+use crate::{
+    accept::{Match, Rule},
+    request::Resolver,
+    schedule::{Engine, EngineOptions, Parts},
+};
+
+/// Runs the command; false if a request failed.
+pub(super) fn run(args: &GenerateArgs) -> Result<bool> {
+    let mut plan = Plan::new(args)?;
+    let jobs = jobs(&plan)?;
+    let mut models = Models::open(&mut plan)?;
+    if args.print_config {
+        let mut out = std::io::stdout().lock();
+        writeln!(out, "{}", serde_json::to_string_pretty(&plan)?)?;
+        return Ok(true);
+    }
+    let trace = match &plan.trace {
+        None => None,
+        Some(path) => {
+            let file = File::create(path).with_context(|| plan.trace_name())?;
+            Some(BufWriter::new(file))
+        }
+    };
+    let kv_tokens = plan.kv_tokens.unwrap_or(1);
+    let (target, drafter) = models.load(&plan, kv_tokens)?;
+    let opened = models.target;
+    let (eos, valid) = (opened.eos(), opened.valid());
+    let rule: Box<dyn Rule> = match plan.rule {
+        RuleKind::Match => Box::new(Match),
+    };
+    let resolver = Resolver {
+        tokenizer: opened.tokenizer.clone(),
+        chat: opened.chat,
+        valid,
+        context: target.context(),
+        kv_tokens,
+    };
+    let parts = Parts {
+        target,
+        text: opened.tokenizer,
+        eos,
+        valid,
+        drafter,
+        rule,
+    };
+    let options = EngineOptions {
+        depth: plan.depth.map_or(1, usize::from),
+        max_batch: plan.max_batch,
+        kv_tokens,
+        prefill_chunk: plan.prefill_chunk,
+    };
+    let engine = Engine::new(parts, options)?;
+    let choices: Vec<usize> = jobs.iter().map(|job| job.choices()).collect();
+    let form = match (plan.json, choices[..] == [1] && plan.requests.is_none()) {
+        (true, _) => Form::Json,
+        (false, true) => Form::Stream,
+        (false, false) => Form::Sections,
+    };
+    let on_terminal = std::io::stderr().is_terminal();
+    if on_terminal {
+        header(&plan)?;
+    }
+    let session = Session {
+        engine,
+        resolver,
+        plan: &plan,
+        output: Output::new(form, choices),
+        trace,
+    };
+    let totals = session.run(jobs)?;
+    if on_terminal {
+        summary(&totals)?;
+    }
+    Ok(totals.failed == 0)
+}
+
+/// What runs, in one line.
+fn header(plan: &Plan) -> Result<()> {
+    let mut line = format!("{}: drafter {}", plan.model.display(), word(plan.drafter));
+    if let (Some(depth), Some(pick)) = (plan.depth, plan.pick) {
+        line += &format!(", depth {depth}, pick {}", word(pick));
+    }
+    line += &format!(", rule {}", word(plan.rule));
+    if let Some(request) = &plan.request {
+        line += &format!(", temperature {}", request.sampling.temperature);
+    }
+    Ok(writeln!(std::io::stderr(), "{line}")?)
+}
+
+/// The word that a flag is given by.
+fn word(value: impl ValueEnum) -> String {
+    let value = value.to_possible_value();
+    value.map_or_else(String::new, |value| value.get_name().to_owned())
+}
+
+/// What it did, in one line.
+#[expect(clippy::cast_precision_loss, reason = "counts far below 2^53")]
+fn summary(totals: &Totals) -> Result<()> {
+    let rate = |a: usize, b: f64| if b > 0.0 { a as f64 / b } else { 0.0 };
+    let mut line = format!(
+        "{} tokens in {:.1} s ({:.1} tokens/s), {} rounds",
+        totals.tokens,
+        totals.seconds,
+        rate(totals.tokens, totals.seconds),
+        totals.rounds
+    );
+    if totals.drafted > 0 {
+        line += &format!(
+            ", {} of {} drafts accepted, {:.2} tokens a round",
+            totals.accepted,
+            totals.drafted,
+            rate(totals.emitted, totals.rounds as f64)
+        );
+    }
+    Ok(writeln!(std::io::stderr(), "{line}")?)
+}

@@ -1,0 +1,18 @@
+//! `eyrie inspect`: what was understood of a checkpoint.
+
+use std::io::Write;
+
+use anyhow::Result;
+
+use super::{args::InspectArgs, models};
+
+pub(super) fn run(args: &InspectArgs) -> Result<()> {
+    let report = models::checkpoint("", &args.model)?.inspect();
+    let mut out = std::io::stdout().lock();
+    if args.json {
+        writeln!(out, "{}", serde_json::to_string(&report)?)?;
+    } else {
+        write!(out, "{report}")?;
+    }
+    Ok(out.flush()?)
+}

@@ -1,0 +1,69 @@
+//! The command line: `eyrie generate` and `eyrie inspect`.
+
+mod args;
+mod error;
+mod generate;
+mod inspect;
+mod jobs;
+mod models;
+mod output;
+mod plan;
+mod progress;
+mod request_args;
+mod session;
+
+use std::{ffi::OsString, io::Write, process::ExitCode};
+
+use clap::Parser;
+use tracing_subscriber::EnvFilter;
+
+pub use args::{
+    Cli, Command, DrafterKind, Dtype, GenerateArgs, InspectArgs, PickKind, RuleKind,
+};
+pub use error::Usage;
+pub use models::Opened;
+pub use plan::Plan;
+pub use request_args::RequestArgs;
+
+/// Runs a command line, the program's name first. Exit status: 0; 1 for a failed run, or a failed
+/// request in it; 2 for wrong usage. What went wrong is one line on stderr.
+pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let cli = match Cli::try_parse_from(args) {
+        Ok(cli) => cli,
+        Err(error) if !error.use_stderr() => {
+            // Help or version; if nobody reads it, nothing is lost.
+            let _ = write!(std::io::stdout(), "{}", error.render());
+            return ExitCode::SUCCESS;
+        }
+        Err(error) => {
+            say("error", &error::of_clap(&error));
+            return ExitCode::from(2);
+        }
+    };
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("warn"));
+    let log = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .without_time()
+        .with_target(false);
+    // A second call in one process keeps the first one's log.
+    let _ = log.try_init();
+    let done = match &cli.command {
+        Command::Generate(args) => generate::run(args),
+        Command::Inspect(args) => inspect::run(args).map(|()| true),
+    };
+    match done {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) if error::is_broken_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) => {
+            say("error", &error::line(&error));
+            ExitCode::from(error::status(&error))
+        }
+    }
+}
+
+/// One line on stderr. If stderr is gone, there is nobody to tell.
+fn say(kind: &str, line: &str) {
+    let _ = writeln!(std::io::stderr(), "{kind}: {line}");
+}

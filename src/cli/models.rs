@@ -1,0 +1,272 @@
+//! Checkpoints with their tokenizers, and the drafter over them.
+
+use std::{path::Path, sync::Arc};
+
+use anyhow::{Context, Result, bail};
+
+use super::{
+    args::{DrafterKind, Dtype, PickKind},
+    plan::Plan,
+    progress::Busy,
+    say,
+};
+use crate::{
+    TokenId,
+    draft::{Drafter, ModelDrafter, Ngram, NoDrafter, Pick, Script},
+    model::{
+        self, Llama, LoadOptions, Target,
+        load::{Checkpoint, Problem, gguf::Metadata},
+    },
+    text::{Agreement, ChatTemplate, TextError, Tokenizer, Vocabulary},
+};
+
+/// A checkpoint whose headers have been read, with its tokenizer and chat template.
+#[derive(Debug)]
+pub struct Opened {
+    /// The checkpoint.
+    pub checkpoint: Checkpoint,
+    /// Its tokenizer, if it has one that is known here.
+    pub tokenizer: Option<Tokenizer>,
+    /// Its chat template.
+    pub chat: Option<ChatTemplate>,
+    /// What was left out.
+    pub warnings: Vec<String>,
+}
+
+impl Opened {
+    /// Opens the model directory or GGUF file `path`.
+    ///
+    /// # Errors
+    /// A checkpoint, tokenizer or chat template that is there and cannot be understood. A GGUF
+    /// tokenizer of an unknown kind only warns: prompts can be given as token ids.
+    pub fn open(path: &Path) -> Result<Self> {
+        Self::of("", path)
+    }
+
+    fn of(flag: &str, path: &Path) -> Result<Self> {
+        let checkpoint = checkpoint(flag, path)?;
+        let mut warnings = Vec::new();
+        let (tokenizer, chat) = match checkpoint.metadata() {
+            Some(metadata) => {
+                let words = vocabulary(metadata).map_err(|problem| problem.in_file(path))?;
+                let words = words.unwrap_or_default();
+                let tokenizer = match words.tokenizer() {
+                    Ok(tokenizer) => Some(tokenizer),
+                    Err(_) if words.tokens.is_empty() => None,
+                    Err(error @ (TextError::Model { .. } | TextError::Pre { .. })) => {
+                        warnings.push(format!("{}: {error}", path.display()));
+                        None
+                    }
+                    Err(error) => return Err(error).with_context(|| path.display().to_string()),
+                };
+                let chat = words.chat_template();
+                (tokenizer, chat.with_context(|| path.display().to_string())?)
+            }
+            None => {
+                let file = path.join("tokenizer.json");
+                let tokenizer = file.exists().then(|| Tokenizer::from_json(&file)).transpose()?;
+                (tokenizer, ChatTemplate::from_dir(path)?)
+            }
+        };
+        Ok(Self {
+            checkpoint,
+            tokenizer,
+            chat,
+            warnings,
+        })
+    }
+
+    /// Tokens that end an answer: the checkpoint's, and the one that the chat template puts there.
+    #[must_use]
+    pub fn eos(&self) -> Vec<TokenId> {
+        let mut all = self.checkpoint.eos().to_vec();
+        if let (Some(chat), Some(tokenizer)) = (&self.chat, &self.tokenizer) {
+            all.extend(chat.end_token(tokenizer).filter(|id| !self.checkpoint.eos().contains(id)));
+        }
+        all
+    }
+
+    /// Number of ids that have a meaning: the tokenizer's, if the logits are wider.
+    #[must_use]
+    pub fn valid(&self) -> usize {
+        let vocab = self.checkpoint.config().vocab;
+        self.tokenizer.as_ref().map_or(vocab, |tokenizer| tokenizer.valid().min(vocab))
+    }
+
+    /// Bytes of keys and values a token.
+    pub(super) fn kv_bytes(&self) -> usize {
+        let config = self.checkpoint.config();
+        config.layers * config.kv_width() * 2 * size_of::<f32>()
+    }
+
+    fn load(&self, plan: &Plan) -> Result<Arc<dyn Target>> {
+        let busy = Busy::start(&format!("loading {}", self.checkpoint.path().display()));
+        let options = LoadOptions {
+            dtype: plan.dtype.into(),
+            head_dtype: Some(plan.head_dtype.into()),
+            threads: Some(plan.threads),
+        };
+        let mut progress = |done, all| busy.reached(done, all);
+        Ok(Arc::new(Llama::load_with(&self.checkpoint, &options, &mut progress)?))
+    }
+}
+
+/// Opens a checkpoint; `flag` is how errors call it.
+pub(super) fn checkpoint(flag: &str, path: &Path) -> Result<Checkpoint> {
+    if !path.exists() {
+        let space = if flag.is_empty() { "" } else { " " };
+        bail!("{flag}{space}{}: no such file or directory", path.display());
+    }
+    Ok(Checkpoint::open(path)?)
+}
+
+/// The models of a plan, opened and found to fit each other.
+#[derive(Debug)]
+pub(super) struct Models {
+    pub(super) target: Opened,
+    /// The draft model; none also if it is the target itself.
+    draft: Option<Opened>,
+    script: Option<Script>,
+}
+
+impl Models {
+    /// Opens what `plan` names and fills in what depends on it.
+    pub(super) fn open(plan: &mut Plan) -> Result<Self> {
+        let target = Opened::of("--model", &plan.model)?;
+        let mut models = Self {
+            target,
+            draft: None,
+            script: None,
+        };
+        match (plan.drafter, &plan.draft) {
+            (DrafterKind::Model, Some(path)) if !same(path, &plan.model) => {
+                let draft = Opened::of("--draft", path)?;
+                agree(&models.target, &draft, path, plan.allow_tokenizer_mismatch)?;
+                models.draft = Some(draft);
+            }
+            (DrafterKind::Script, Some(path)) => {
+                let about = || format!("--draft {}", path.display());
+                let text = std::fs::read_to_string(path).with_context(about)?;
+                models.script = Some(Script::from_json(&text).with_context(about)?);
+            }
+            _ => {}
+        }
+        for warning in &models.target.warnings {
+            say("warning", warning);
+        }
+        let both = [Some(&models.target), models.draft.as_ref()];
+        let width = both.into_iter().flatten().map(Opened::kv_bytes).sum();
+        plan.fit(models.target.checkpoint.config().max_position, width);
+        Ok(models)
+    }
+
+    /// Loads the weights: the target, and the drafter over it or beside it.
+    pub(super) fn load(
+        &mut self,
+        plan: &Plan,
+        kv_tokens: usize,
+    ) -> Result<(Arc<dyn Target>, Box<dyn Drafter>)> {
+        let target = self.target.load(plan)?;
+        let drafter: Box<dyn Drafter> = match plan.drafter {
+            DrafterKind::None => Box::new(NoDrafter),
+            DrafterKind::Ngram => Box::new(Ngram),
+            DrafterKind::Script => Box::new(self.script.take().unwrap_or_default()),
+            DrafterKind::Model => {
+                let draft = match &self.draft {
+                    Some(draft) => draft.load(plan)?,
+                    None => Arc::clone(&target),
+                };
+                let pick = plan.pick.unwrap_or(PickKind::Coupled).into();
+                let chunk = plan.prefill_chunk;
+                Box::new(ModelDrafter::new(draft, pick, kv_tokens, chunk))
+            }
+        };
+        Ok((target, drafter))
+    }
+}
+
+/// Whether two paths lead to one file or directory.
+fn same(a: &Path, b: &Path) -> bool {
+    match (a.canonicalize(), b.canonicalize()) {
+        (Ok(a), Ok(b)) => a == b,
+        _ => false,
+    }
+}
+
+/// Refuses a draft model whose token ids mean something else.
+fn agree(target: &Opened, draft: &Opened, path: &Path, allow: bool) -> Result<()> {
+    let (fits, finding) = match (&target.tokenizer, &draft.tokenizer) {
+        (None, None) => return Ok(()),
+        (Some(_), None) => (false, "has no tokenizer, and the target has one".to_owned()),
+        (None, Some(_)) => (false, "has a tokenizer, and the target has none".to_owned()),
+        (Some(ours), Some(theirs)) => {
+            let differences = ours.differences(theirs);
+            if differences.agreement == Agreement::Same {
+                return Ok(());
+            }
+            let tail = matches!(differences.agreement, Agreement::Tail { .. });
+            (tail, format!("{differences} (target against draft model)"))
+        }
+    };
+    let finding = format!("--draft {}: {finding}", path.display());
+    if !fits && !allow {
+        bail!("{finding}; --allow-tokenizer-mismatch uses it all the same");
+    }
+    say("warning", &finding);
+    Ok(())
+}
+
+/// What GGUF metadata says about text; none if it says nothing.
+fn vocabulary(metadata: &Metadata) -> Result<Option<Vocabulary>, Problem> {
+    let text = |key| Ok(metadata.str(key)?.map(str::to_owned));
+    let Some(model) = text("tokenizer.ggml.model")? else {
+        return Ok(None);
+    };
+    let list = |key| {
+        let strings = metadata.strings(key)?.unwrap_or_default();
+        Ok(strings.into_iter().map(str::to_owned).collect())
+    };
+    let id = |key: &str| {
+        let value = metadata.uint(key)?;
+        // An id beyond 32 bits is no token's; the tokenizer says so of the largest one.
+        Ok(value.map(|id| TokenId::try_from(id).unwrap_or(TokenId::MAX)))
+    };
+    let types = metadata.ints("tokenizer.ggml.token_type")?.unwrap_or_default();
+    Ok(Some(Vocabulary {
+        model,
+        pre: text("tokenizer.ggml.pre")?.unwrap_or_default(),
+        tokens: list("tokenizer.ggml.tokens")?,
+        merges: list("tokenizer.ggml.merges")?,
+        types: types.into_iter().map(|x| u32::try_from(x).unwrap_or(0)).collect(),
+        bos: id("tokenizer.ggml.bos_token_id")?,
+        eos: id("tokenizer.ggml.eos_token_id")?,
+        add_bos: metadata.bool("tokenizer.ggml.add_bos_token")?,
+        add_space_prefix: metadata.bool("tokenizer.ggml.add_space_prefix")?.unwrap_or(false),
+        chat_template: text("tokenizer.chat_template")?,
+    }))
+}
+
+impl From<Dtype> for model::Dtype {
+    fn from(dtype: Dtype) -> Self {
+        match dtype {
+            Dtype::AsStored => Self::AsStored,
+            Dtype::F32 => Self::F32,
+            Dtype::Bf16 => Self::Bf16,
+            Dtype::F16 => Self::F16,
+            Dtype::Q8_0 => Self::Q8_0,
+            Dtype::Q4_0 => Self::Q4_0,
+            Dtype::Q4_1 => Self::Q4_1,
+            Dtype::Q4K => Self::Q4K,
+            Dtype::Q6K => Self::Q6K,
+        }
+    }
+}
+
+impl From<PickKind> for Pick {
+    fn from(pick: PickKind) -> Self {
+        match pick {
+            PickKind::Coupled => Self::Coupled,
+            PickKind::Greedy => Self::Greedy,
+        }
+    }
+}
