@@ -14,11 +14,6 @@
 pub mod error;
 pub mod types;
 
-pub mod model;
-pub mod sample;
-pub mod text;
-pub mod tree;
-pub mod text;
 pub mod sample;
 pub mod tree;
 
@@ -38,12 +33,7 @@ pub mod request;
 pub mod round;
 pub mod schedule;
 pub mod sequence;
-pub mod sample;
-pub mod model;
-pub mod sample;
-pub mod text;
-pub mod tree;
-pub mod types;
+
 
 pub use error::{Error, ErrorKind, Result};
 pub use types::{Matrix, Node, SeqId, TokenId};

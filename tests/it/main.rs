@@ -1,6 +1,8 @@
 //! The integration tests, one binary.
 
-mod text;
-mod law;
+mod cases;
 mod fixtures;
+mod law;
 mod load;
+mod support;
+mod text;
