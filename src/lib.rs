@@ -34,6 +34,5 @@ pub mod round;
 pub mod schedule;
 pub mod sequence;
 
-
 pub use error::{Error, ErrorKind, Result};
 pub use types::{Matrix, Node, SeqId, TokenId};

@@ -4,5 +4,6 @@ mod cases;
 mod fixtures;
 mod law;
 mod load;
+mod lossless;
 mod support;
 mod text;
