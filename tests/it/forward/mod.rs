@@ -1,5 +1,10 @@
 //! The pass of a model: parity with an independent implementation, and row invariance.
 
+#![expect(
+    clippy::print_stdout,
+    reason = "measured differences, and what was skipped"
+)]
+
 mod errors;
 mod invariance;
 mod parity;

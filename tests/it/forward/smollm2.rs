@@ -6,19 +6,22 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use candle_core::{Device, Tensor, quantized::gguf_file::Content};
+use candle_transformers::models::quantized_llama::ModelWeights;
 use eyrie::{
-    SeqId, TokenId,
+    Matrix, SeqId, TokenId,
     model::{Llama, Target, load::gguf::Header},
 };
 
 use super::{argmax, feed, open};
 
-/// "Water is made of two elements, hydrogen and oxygen. When it is cooled down below zero degrees,
-/// it freezes and becomes ice; when it is heated enough, it boils and becomes steam."
+/// "Plants use energy from sunlight to turn carbon dioxide and water into sugar and oxygen. This
+/// process is called photosynthesis, and it takes place in the green leaves of most of the plants
+/// on land."
 const SENTENCE: [TokenId; 38] = [
-    12615, 314, 1135, 282, 827, 2728, 28, 7457, 284, 4983, 30, 1550, 357, 314, 21759, 1187, 2441,
-    6708, 5027, 28, 357, 43145, 284, 3207, 3908, 43, 645, 357, 314, 12150, 2001, 28, 357, 36411,
-    284, 3207, 9403, 30,
+    34246, 722, 1439, 429, 8118, 288, 1607, 3118, 7600, 284, 913, 618, 3982, 284, 4983, 30, 669,
+    980, 314, 1217, 19173, 28, 284, 357, 2933, 1379, 281, 260, 2654, 3711, 282, 768, 282, 260,
+    2109, 335, 1666, 30,
 ];
 
 /// "The capital of France is", and " Paris".
@@ -33,16 +36,24 @@ fn checkpoint() -> Option<PathBuf> {
     Some(path)
 }
 
-/// Mean negative log-likelihood of the tokens after the first, in nats.
 fn nll(model: &Llama, tokens: &[TokenId]) -> f64 {
     let logits = feed(model, &mut model.new_cache(64), SeqId(1), tokens, &[]).logits;
+    mean_nll(&logits, tokens)
+}
+
+/// Mean negative log-likelihood of the tokens after the first, in nats.
+fn mean_nll(logits: &Matrix, tokens: &[TokenId]) -> f64 {
     let one = |(row, token): (usize, &TokenId)| {
         let row = logits.row(row);
         let sum: f64 = row.iter().map(|l| f64::from(*l).exp()).sum();
         sum.ln() - f64::from(row[*token as usize])
     };
-    let all: f64 = tokens[1..].iter().enumerate().map(one).sum();
-    all / (tokens.len() - 1) as f64
+    let (count, all) = tokens[1..]
+        .iter()
+        .enumerate()
+        .map(one)
+        .fold((0.0, 0.0), |(count, all), one| (count + 1.0, all + one));
+    all / count
 }
 
 #[test]
@@ -66,8 +77,8 @@ fn the_wrong_rope_layout_shows_in_the_likelihood() -> anyhow::Result<()> {
     interleave(&path, &wrong_path)?;
     let wrong = nll(&open(&wrong_path, "as-stored", 2), &SENTENCE);
     println!("mean NLL {right:.3}; with interleaved rows under half-split rope {wrong:.3}");
-    assert!(right < 2.0, "{right}");
-    assert!(wrong > right + 0.4, "{wrong} after {right}");
+    assert!((right - 2.419).abs() < 0.01, "{right}");
+    assert!(wrong > right + 0.3, "{wrong} after {right}");
     Ok(())
 }
 
@@ -96,5 +107,28 @@ fn interleave(from: &Path, to: &Path) -> anyhow::Result<()> {
         file.seek(SeekFrom::Start(at))?;
         file.write_all(&moved)?;
     }
+    Ok(())
+}
+
+/// candle's own reader of the file, and its interleaved rope. Its activations are rounded to 8
+/// bits, so single logits differ by up to 1 where the likelihood hardly does.
+#[test]
+fn the_likelihood_is_that_of_candles_quantised_llama() -> anyhow::Result<()> {
+    let Some(path) = checkpoint() else {
+        return Ok(());
+    };
+    let mut file = io::BufReader::new(File::open(&path)?);
+    let content = Content::read(&mut file)?;
+    let mut oracle = ModelWeights::from_gguf(content, &mut file, &Device::Cpu)?;
+    let mut theirs = Vec::new();
+    for (position, token) in SENTENCE.iter().enumerate() {
+        let input = Tensor::new(&[*token], &Device::Cpu)?.unsqueeze(0)?;
+        let logits = oracle.forward(&input, position)?.flatten_all()?;
+        theirs.extend(logits.to_vec1::<f32>()?);
+    }
+    let theirs = mean_nll(&Matrix::new(49_152, theirs), &SENTENCE);
+    let ours = nll(&open(&path, "as-stored", 2), &SENTENCE);
+    println!("mean NLL {ours:.3}; candle's quantised llama {theirs:.3}");
+    assert!((ours - theirs).abs() < 0.05, "{ours} and {theirs}");
     Ok(())
 }
