@@ -1,5 +1,5 @@
 //! The integration tests, one binary.
 
-mod forward;
 mod fixtures;
+mod forward;
 mod load;
