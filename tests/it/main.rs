@@ -3,6 +3,7 @@
 mod cases;
 mod fixtures;
 mod law;
+mod forward;
 mod load;
 mod lossless;
 mod support;
