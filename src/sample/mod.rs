@@ -1,7 +1,7 @@
 //! Logits to probabilities to a token, in exactly one place.
 //!
 //! A [`Chain`] turns one row of logits and the [`History`] before it into a law, a [`Dist`];
-//! [`choose`] turns a law and the index of the token into the token. The same two functions serve
+//! [`choose()`] turns a law and the index of the token into the token. The same two functions serve
 //! target rows and draft rows, with and without speculation: that is what makes the two runs equal.
 //!
 //! # Order of the chain
