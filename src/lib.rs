@@ -13,19 +13,22 @@
 
 pub mod accept;
 pub mod cache;
+pub mod cli;
+pub mod commit;
+pub mod draft;
 pub mod error;
-pub mod text;
-pub mod sample;
-pub mod tree;
 pub mod kernels;
 pub mod model;
+pub mod report;
 pub mod request;
+pub mod round;
 pub mod sample;
-pub mod model;
-pub mod sample;
+pub mod schedule;
+pub mod sequence;
 pub mod text;
 pub mod tree;
 pub mod types;
+pub mod verify;
 
 pub use error::{Error, ErrorKind, Result};
 pub use types::{Matrix, Node, SeqId, TokenId};

@@ -64,27 +64,24 @@ impl Resolver {
     }
 
     fn prompt(&self, spec: &RequestSpec) -> Result<Vec<TokenId>, RequestError> {
-        let (field, tokens) = match (&spec.prompt_ids, &spec.prompt) {
+        match (&spec.prompt_ids, &spec.prompt) {
             (Some(ids), _) => {
                 for id in ids {
                     self.known("prompt_ids", *id)?;
                 }
-                ("prompt_ids", ids.clone())
+                Ok(ids.clone())
             }
             (None, Some(text)) if !spec.chat => {
                 let tokens = self.tokenizer("prompt")?.encode_prompt(text);
-                (
-                    "prompt",
-                    tokens.map_err(|error| unsupported("prompt", &error))?,
-                )
+                tokens.map_err(|error| unsupported("prompt", &error))
             }
             _ => {
                 let field = if spec.chat { "prompt" } else { "messages" };
                 let text = self.render(field, spec)?;
                 let tokens = self.tokenizer(field)?.encode(&text);
-                (field, tokens.map_err(|error| unsupported(field, &error))?)
+                tokens.map_err(|error| unsupported(field, &error))
             }
-        };
+        }
     }
 
     fn tokenizer(&self, field: &'static str) -> Result<&Tokenizer, RequestError> {

@@ -274,11 +274,11 @@ mod resolving {
             ),
             (
                 r#"{"prompt_ids":[1,1,1,1,1,1,1,1,1]}"#,
-                "prompt_ids of 9 tokens: the model has 8 positions",
+                "prompt of 9 tokens: a prompt has 1..=6 tokens (positions of the model 8, kv_tokens 6)",
             ),
             (
                 r#"{"prompt_ids":[1,1,1,1,1,1,1]}"#,
-                "prompt_ids of 7 tokens: the cache (kv_tokens) holds 6",
+                "prompt of 7 tokens: a prompt has 1..=6 tokens (positions of the model 8, kv_tokens 6)",
             ),
             (
                 r#"{"prompt":"x"}"#,
@@ -286,7 +286,7 @@ mod resolving {
             ),
             (
                 r#"{"prompt_ids":[1],"stop":["x"]}"#,
-                "stop: the model has no tokenizer; only prompt_ids can be used",
+                "stop \"x\": stop texts need a tokenizer",
             ),
             (
                 r#"{"prompt":"x","chat":true}"#,
