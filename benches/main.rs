@@ -1,3 +1,7 @@
-//! The benches, one binary.
+//! The benches, one binary. Names are `<device>/<stage>/<size>`; the bench of a fast path has its
+//! naive twin in the same group.
 
-fn main() {}
+mod accept;
+mod sample;
+
+criterion::criterion_main!(sample::benches, accept::benches);

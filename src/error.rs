@@ -64,6 +64,9 @@ pub enum ErrorKind {
     /// A checkpoint that cannot be loaded.
     #[error(transparent)]
     Load(#[from] crate::model::load::LoadError),
+    /// A request that cannot be served.
+    #[error(transparent)]
+    Request(#[from] crate::request::RequestError),
     /// A tree that is no tree.
     #[error("draft tree: {0}")]
     Tree(String),

@@ -11,24 +11,31 @@
 //!
 //! The folder list is the algorithm; `docs/ARCHITECTURE.md` has the map and the invariants.
 
+pub mod error;
+pub mod types;
+
+pub mod sample;
+pub mod tree;
+
+pub mod draft;
+pub mod verify;
+
 pub mod accept;
-pub mod cache;
 pub mod cli;
 pub mod commit;
-pub mod draft;
-pub mod error;
+
+pub mod cache;
 pub mod kernels;
 pub mod model;
+pub mod text;
+
 pub mod report;
 pub mod request;
 pub mod round;
-pub mod sample;
 pub mod schedule;
 pub mod sequence;
-pub mod text;
-pub mod tree;
-pub mod types;
-pub mod verify;
+
+pub mod cli;
 
 pub use error::{Error, ErrorKind, Result};
 pub use types::{Matrix, Node, SeqId, TokenId};

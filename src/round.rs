@@ -53,21 +53,29 @@ pub fn round(
     let Some(verified) = verify(players.target, cache, seqs, &trees)? else {
         return Ok(None);
     };
-    let Verified { logits, pack, mut txn } = verified;
+    let Verified {
+        logits,
+        pack,
+        mut txn,
+    } = verified;
     ms.verify = lap(&mut clock, seqs, Stage::Verify);
 
     let mut decided = Vec::with_capacity(seqs.len());
     for (i, (seq, tree)) in seqs.iter().zip(&trees).enumerate() {
         let mut rows = RowLaws::new(&logits, &pack, i, tree, seq);
         let first = seq.output().len() as u64;
-        let verdict = players.rule.decide(tree, &mut rows, first, &mut seq.draws.clone());
+        let verdict = players
+            .rule
+            .decide(tree, &mut rows, first, &mut seq.draws.clone());
         let logprobs = rows.logprobs(&verdict);
         decided.push((verdict, logprobs));
     }
     ms.accept = lap(&mut clock, seqs, Stage::Accept);
 
     let mut outcomes = Vec::with_capacity(seqs.len());
-    for (i, ((seq, tree), (verdict, logprobs))) in seqs.iter_mut().zip(&trees).zip(decided).enumerate() {
+    for (i, ((seq, tree), (verdict, logprobs))) in
+        seqs.iter_mut().zip(&trees).zip(decided).enumerate()
+    {
         txn.commit(seq.id, &pack.kept(i, &verdict.path))?;
         outcomes.push(commit::deliver(seq, tree, &verdict, logprobs));
     }

@@ -133,7 +133,10 @@ impl Ending {
     /// The text that no stop text can still begin in, from where the last piece ended.
     fn certain(&mut self) -> String {
         let held = |stop: &String| {
-            let longest = stop.len().saturating_sub(1).min(self.text.len() - self.sent);
+            let longest = stop
+                .len()
+                .saturating_sub(1)
+                .min(self.text.len() - self.sent);
             (1..=longest)
                 .rev()
                 .find(|n| stop.is_char_boundary(*n) && self.text.ends_with(&stop[..*n]))

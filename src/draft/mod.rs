@@ -18,7 +18,7 @@ pub use none::NoDrafter;
 pub use pick::Pick;
 pub use script::Script;
 
-use std::fmt::Debug;
+use std::fmt::{self, Debug};
 
 use crate::{
     SeqId, TokenId,
@@ -29,7 +29,6 @@ use crate::{
 };
 
 /// A sequence to guess for.
-#[derive(Debug)]
 pub struct Anchor<'a> {
     /// Its name.
     pub seq: SeqId,
@@ -45,6 +44,15 @@ pub struct Anchor<'a> {
     pub counts: &'a Counts,
     /// The sequence's random numbers: the very ones the target will choose with.
     pub draws: &'a mut dyn Draws,
+}
+
+impl fmt::Debug for Anchor<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut out = f.debug_struct("Anchor");
+        out.field("seq", &self.seq).field("tokens", &self.tokens);
+        out.field("round", &self.round).field("depth", &self.depth);
+        out.finish_non_exhaustive()
+    }
 }
 
 /// Tokens that the target's cache holds since its last pass over a prompt.

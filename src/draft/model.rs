@@ -8,7 +8,7 @@ use crate::{
     cache::{KvCache, Txn},
     error::Result,
     model::{Rows, Target, Wanted},
-    sample::History,
+    sample::{Chain, History},
     tree::DraftTree,
 };
 
@@ -26,9 +26,10 @@ pub struct ModelDrafter {
     chunk: usize,
 }
 
-/// A chain in the making.
+/// A draft in the making, and the request's processing for this model's vocabulary.
 #[derive(Debug)]
-struct Chain {
+struct Guess {
+    chain: Chain,
     tokens: Vec<TokenId>,
     open: bool,
 }
@@ -56,11 +57,7 @@ impl ModelDrafter {
 
     /// Feeds each sequence up to its last token; the last pass, which always has that token, says
     /// which logits are `wanted`. `None` where there is no room now.
-    fn catch_up(
-        &mut self,
-        seqs: &[(SeqId, &[TokenId])],
-        wanted: Wanted,
-    ) -> Result<Option<Matrix>> {
+    fn catch_up(&mut self, seqs: &[(SeqId, &[TokenId])], wanted: Wanted) -> Result<Option<Matrix>> {
         for (seq, tokens) in seqs {
             let fed = self.fed.entry(*seq).or_default();
             let agree = fed.iter().zip(*tokens).take_while(|(a, b)| a == b).count();
@@ -107,50 +104,51 @@ impl ModelDrafter {
         Ok(Some(out.logits))
     }
 
-    /// Chooses the next draft of an open chain from the row of logits after it; closes the chain at
+    /// Chooses the next token of an open guess from the row of logits after it; closes the guess at
     /// its depth, at the model's context and where no token can be chosen.
-    fn extend(&self, anchor: &mut Anchor<'_>, chain: &mut Chain, logits: &[f32]) {
+    fn extend(&self, anchor: &Anchor<'_>, guess: &mut Guess, logits: &[f32]) {
         let history = History {
             counts: anchor.counts,
-            path: &chain.tokens,
+            path: &guess.tokens,
         };
-        let Ok(law) = anchor.chain.law(logits, &history) else {
-            chain.open = false;
+        let Ok(law) = guess.chain.law(logits, &history) else {
+            guess.open = false;
             return;
         };
         let t = history.index() as u64;
-        let token = self.pick.token(&law, t, anchor.draws);
-        chain.tokens.push(token);
-        let fed = anchor.tokens.len() + chain.tokens.len();
-        chain.open = chain.tokens.len() < anchor.depth && fed <= self.model.context();
+        guess.tokens.push(self.pick.token(&law, t, anchor.draws));
+        let fed = anchor.tokens.len() + guess.tokens.len();
+        guess.open = guess.tokens.len() < anchor.depth && fed <= self.model.context();
     }
 
     /// Guesses for anchors that the model can follow, level by level.
-    fn chains(&mut self, anchors: &mut [&mut Anchor<'_>]) -> Result<Vec<Vec<TokenId>>> {
-        let new = |_: &&mut Anchor<'_>| Chain {
+    fn guess(&mut self, anchors: &[&Anchor<'_>]) -> Result<Vec<Vec<TokenId>>> {
+        let new = |anchor: &&Anchor<'_>| Guess {
+            chain: anchor.chain.narrowed(self.model.vocab()),
             tokens: Vec::new(),
             open: true,
         };
-        let mut chains: Vec<Chain> = anchors.iter().map(new).collect();
+        let mut guesses: Vec<Guess> = anchors.iter().map(new).collect();
         let seqs: Vec<_> = anchors.iter().map(|a| (a.seq, a.tokens)).collect();
         let mut logits = self.catch_up(&seqs, Wanted::Last)?;
         while let Some(rows) = logits {
-            let open = chains.iter_mut().zip(anchors.iter_mut());
-            for (row, (chain, anchor)) in open.filter(|(chain, _)| chain.open).enumerate() {
-                self.extend(anchor, chain, rows.row(row));
+            let open = guesses
+                .iter_mut()
+                .zip(anchors)
+                .filter(|(guess, _)| guess.open);
+            for (row, (guess, anchor)) in open.enumerate() {
+                self.extend(anchor, guess, rows.row(row));
             }
-            let next: Vec<_> = chains
-                .iter()
-                .zip(anchors.iter())
-                .filter(|(chain, _)| chain.open)
-                .map(|(chain, anchor)| (anchor.seq, &chain.tokens[chain.tokens.len() - 1..]))
+            let open = guesses.iter().zip(anchors).filter(|(guess, _)| guess.open);
+            let next: Vec<_> = open
+                .map(|(guess, anchor)| (anchor.seq, &guess.tokens[guess.tokens.len() - 1..]))
                 .collect();
             if next.is_empty() {
                 break;
             }
             logits = self.feed(&next, Wanted::Last)?;
         }
-        Ok(chains.into_iter().map(|chain| chain.tokens).collect())
+        Ok(guesses.into_iter().map(|guess| guess.tokens).collect())
     }
 }
 
@@ -173,13 +171,13 @@ impl Drafter for ModelDrafter {
 
     fn propose(&mut self, anchors: &mut [Anchor<'_>]) -> Result<Vec<DraftTree>> {
         let mut trees = vec![DraftTree::default(); anchors.len()];
-        let (at, mut follow): (Vec<usize>, Vec<&mut Anchor<'_>>) = anchors
-            .iter_mut()
+        let (at, follow): (Vec<usize>, Vec<&Anchor<'_>>) = anchors
+            .iter()
             .enumerate()
             .filter(|(_, anchor)| self.can_follow(anchor.tokens))
             .unzip();
         if !follow.is_empty() {
-            for (i, tokens) in at.into_iter().zip(self.chains(&mut follow)?) {
+            for (i, tokens) in at.into_iter().zip(self.guess(&follow)?) {
                 trees[i] = DraftTree::chain(&tokens);
             }
         }

@@ -53,7 +53,11 @@ fn suffix_matches(tokens: &[TokenId]) -> Vec<usize> {
     let mut z = vec![0; n];
     let (mut left, mut right) = (0, 0);
     for i in 1..n {
-        let mut len = if i < right { z[i - left].min(right - i) } else { 0 };
+        let mut len = if i < right {
+            z[i - left].min(right - i)
+        } else {
+            0
+        };
         while i + len < n && back(len) == back(i + len) {
             len += 1;
         }

@@ -46,6 +46,12 @@ pub struct Request {
     pub drafter_off: bool,
 }
 
+/// A seed from the system, below 2^53 so that every JSON reader keeps it exactly.
+#[must_use]
+pub fn system_seed() -> u64 {
+    rand::random::<u64>() >> 11
+}
+
 /// What a target and its cache can serve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {

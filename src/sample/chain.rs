@@ -66,6 +66,17 @@ impl Chain {
         })
     }
 
+    /// The same processing for rows of `vocab` logits: those of a drafter whose vocabulary is
+    /// padded otherwise. Ids that the rows do not have are masked.
+    #[must_use]
+    pub fn narrowed(&self, vocab: usize) -> Self {
+        let mut chain = self.clone();
+        chain.vocab = vocab;
+        chain.valid = self.valid.min(vocab);
+        chain.params = chain.params.without_bias_from(chain.valid);
+        chain
+    }
+
     /// The request's parameters.
     #[must_use]
     pub fn params(&self) -> &SamplingParams {

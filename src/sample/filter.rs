@@ -51,11 +51,21 @@ fn top_k(left: &mut Vec<Candidate>, k: usize) {
 /// Keeps the shortest prefix in rank whose mass reaches `p`: a token stays if the mass before it
 /// is below `p`.
 ///
-/// The prefix is usually short, so it is sorted in growing pieces instead of sorting everything.
+/// Before anything is sorted, tokens so light that all of them together could not matter are
+/// dropped: of `n` tokens, those of weight at most `(1 - p) * total / 2n` have at most half of the
+/// mass `1 - p` that may go, so the prefix ends before them (the other half is the margin for
+/// rounding, hence not for a `p` of almost 1). Of the rest the prefix is sorted in growing pieces.
 fn top_p(left: &mut Vec<Candidate>, p: f64, peak: f64) {
     const FIRST_PIECE: usize = 256;
+    const LEAST_SPARE: f64 = 1e-6;
     let weight = |c: &Candidate| (c.z - peak).exp();
-    let wanted = p * left.iter().map(weight).sum::<f64>();
+    let total = left.iter().map(weight).sum::<f64>();
+    let wanted = p * total;
+    if 1.0 - p >= LEAST_SPARE {
+        let n = f64::from(u32::try_from(left.len()).unwrap_or(u32::MAX));
+        let floor = peak + ((1.0 - p) * total / (2.0 * n)).ln();
+        left.retain(|c| c.z > floor);
+    }
     let (mut from, mut piece, mut mass) = (0, FIRST_PIECE, 0.0);
     'grow: while from < left.len() {
         let to = left.len().min(from + piece);
@@ -70,7 +80,7 @@ fn top_p(left: &mut Vec<Candidate>, p: f64, peak: f64) {
             }
             mass += weight(&left[i]);
         }
-        (from, piece) = (to, piece * 8);
+        (from, piece) = (to, piece * 2);
     }
     left.sort_unstable_by_key(|c| c.id);
 }

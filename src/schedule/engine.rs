@@ -1,6 +1,10 @@
 //! The loop: admit, prefill, round, report.
 
-use std::{collections::VecDeque, sync::Arc, time::{Duration, Instant}};
+use std::{
+    collections::VecDeque,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use super::{
     event::{Event, RequestHandle},
@@ -81,7 +85,12 @@ impl Engine {
         check("depth", options.depth, 1..=64, "1..=64")?;
         check("max-batch", options.max_batch, 1..=usize::MAX, at_least_one)?;
         check("kv-tokens", options.kv_tokens, 1..=usize::MAX, at_least_one)?;
-        check("prefill-chunk", options.prefill_chunk, 1..=usize::MAX, at_least_one)?;
+        check(
+            "prefill-chunk",
+            options.prefill_chunk,
+            1..=usize::MAX,
+            at_least_one,
+        )?;
         Ok(Self {
             cache: parts.target.new_cache(options.kv_tokens),
             ends: Ends {
@@ -122,7 +131,12 @@ impl Engine {
             parent: self.name(),
             shared: Arc::new(Shared {
                 ticket: handle.0,
-                chain: Chain::new(request.params.clone(), self.target.vocab(), self.valid, ends),
+                chain: Chain::new(
+                    request.params.clone(),
+                    self.target.vocab(),
+                    self.valid,
+                    ends,
+                )?,
                 request,
                 admitted: Instant::now(),
             }),
@@ -152,7 +166,11 @@ impl Engine {
     /// Takes a request's rows away; it starts again from its tokens when there is room. For hosts
     /// that need the memory; the tokens do not change.
     pub fn preempt(&mut self, handle: RequestHandle) {
-        while let Some(at) = self.running.iter().rposition(|seq| seq.ticket() == handle.0) {
+        while let Some(at) = self
+            .running
+            .iter()
+            .rposition(|seq| seq.ticket() == handle.0)
+        {
             self.suspend(at);
         }
     }
@@ -261,7 +279,10 @@ impl Engine {
                 }
             }
         }
-        for task in self.prefilling.extract_if(.., |task| fed(task, &self.cache)) {
+        for task in self
+            .prefilling
+            .extract_if(.., |task| fed(task, &self.cache))
+        {
             match task {
                 Task::Fresh(group) => self.groups.push(group),
                 Task::Resumed(seq) => self.running.push(seq),
@@ -277,7 +298,12 @@ impl Engine {
                 drafter: &mut *self.drafter,
                 rule: &*self.rule,
             };
-            let done = round(&mut players, &mut self.cache, &mut self.running, self.options.depth);
+            let done = round(
+                &mut players,
+                &mut self.cache,
+                &mut self.running,
+                self.options.depth,
+            );
             match done {
                 Ok(Some(outcomes)) => {
                     self.tell_round(outcomes);
@@ -307,7 +333,9 @@ impl Engine {
         self.release(youngest);
         let running = self.running.extract_if(.., |seq| seq.id == youngest);
         let groups = self.groups.extract_if(.., |group| group.parent == youngest);
-        let prefilling = self.prefilling.extract_if(.., |task| task.seq() == youngest);
+        let prefilling = self
+            .prefilling
+            .extract_if(.., |task| task.seq() == youngest);
         let tasks = running.map(Task::Resumed).chain(groups.map(Task::Fresh));
         let found: Vec<Task> = tasks.chain(prefilling).collect();
         for task in found {
@@ -364,7 +392,12 @@ impl Engine {
         let (request, choice) = (RequestHandle(seq.ticket()), seq.choice());
         let (text, report) = seq.finish();
         if !text.is_empty() {
-            self.events.push(Event::Piece { request, choice, token: None, text });
+            self.events.push(Event::Piece {
+                request,
+                choice,
+                token: None,
+                text,
+            });
         }
         self.events.push(Event::Finished { request, report });
     }
@@ -380,12 +413,16 @@ impl Engine {
                 self.events.push(piece(seq, delivered));
             }
             let request = RequestHandle(seq.ticket());
-            self.events.push(Event::Round { request, trace: outcome.trace });
+            self.events.push(Event::Round {
+                request,
+                trace: outcome.trace,
+            });
         }
     }
 
     fn tell(&mut self, seq: &Sequence, delivered: Option<Delivered>) {
-        self.events.extend(delivered.map(|delivered| piece(seq, delivered)));
+        self.events
+            .extend(delivered.map(|delivered| piece(seq, delivered)));
     }
 }
 

@@ -43,7 +43,9 @@ impl Group {
     pub(super) fn next(&mut self, id: SeqId, ends: &Ends) -> Sequence {
         let request = &self.shared.request;
         let seed = derive_choice(request.seed, self.started as u64);
-        let limit = request.max_tokens.min(ends.context - request.prompt.len() + 1);
+        let limit = request
+            .max_tokens
+            .min(ends.context - request.prompt.len() + 1);
         let end_ids = end_ids(request, &ends.eos);
         let ending = Ending::new(request, end_ids, limit, ends.text.as_ref());
         let mut seq = Sequence::new(id, Arc::clone(&self.shared), self.started, seed, ending);

@@ -109,6 +109,37 @@ impl DraftTree {
         Ok(self.push(node, parent, token, Law::Drawn(q)))
     }
 
+    /// The tree without nodes deeper than `depth` levels below the anchor. The cut is by place, not
+    /// by value, so what stays keeps its law.
+    #[must_use]
+    pub fn cut(self, depth: usize) -> Self {
+        let depths = self.depths();
+        if depths.iter().all(|d| *d <= depth) {
+            return self;
+        }
+        let mut cut = Self::new();
+        let mut moved = vec![None; self.len()];
+        for (i, law) in self
+            .laws
+            .into_iter()
+            .enumerate()
+            .filter(|(i, _)| depths[*i] <= depth)
+        {
+            let parent = self.parents[i].and_then(|parent| moved[parent.index()]);
+            moved[i] = Some(cut.push(Node::at(cut.len()), parent, self.tokens[i], law));
+        }
+        cut
+    }
+
+    /// Levels below the anchor, by node.
+    fn depths(&self) -> Vec<usize> {
+        let mut depths: Vec<usize> = Vec::with_capacity(self.len());
+        for parent in &self.parents {
+            depths.push(parent.map_or(1, |parent| depths[parent.index()] + 1));
+        }
+        depths
+    }
+
     /// The number of the next node, if it may hang under `parent`.
     fn next(&self, parent: Option<Node>) -> Result<Node> {
         let len = self.len();

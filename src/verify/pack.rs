@@ -33,14 +33,20 @@ impl Pack {
     ///
     /// # Errors
     /// If a tree does not fit the pass.
-    pub fn new(cache: &KvCache, seqs: &[Sequence], trees: &[DraftTree], vocab: usize) -> Result<Self> {
+    pub fn new(
+        cache: &KvCache,
+        seqs: &[Sequence],
+        trees: &[DraftTree],
+        vocab: usize,
+    ) -> Result<Self> {
         let mut pack = Self::default();
         let mut start = 0;
         for (seq, tree) in seqs.iter().zip(trees) {
             let anchor = seq.tokens()[seq.tokens().len() - 1];
             let (tokens, parents, node_row) = feed(anchor, tree, vocab);
             let base = cache.committed(seq.id);
-            pack.rows.span(seq.id, base, &tokens, &parents, Wanted::All)?;
+            pack.rows
+                .span(seq.id, base, &tokens, &parents, Wanted::All)?;
             pack.want.push((seq.id, tokens.len()));
             pack.spans.push(Span { start, node_row });
             start += tokens.len();

@@ -53,7 +53,10 @@ impl<'a> RowLaws<'a> {
         chosen
             .map(|(token, at)| {
                 let path = self.path(at);
-                let law = self.seq.chain().report_law(self.row(at), &self.history(&path));
+                let law = self
+                    .seq
+                    .chain()
+                    .report_law(self.row(at), &self.history(&path));
                 let law = law.expect("a token was chosen at this row");
                 Logprob::new(&law, token, top)
             })
@@ -68,7 +71,10 @@ impl<'a> RowLaws<'a> {
 
     fn path(&self, at: Option<Node>) -> Vec<TokenId> {
         let nodes = at.map_or_else(Vec::new, |node| self.tree.path(node));
-        nodes.into_iter().map(|node| self.tree.token(node)).collect()
+        nodes
+            .into_iter()
+            .map(|node| self.tree.token(node))
+            .collect()
     }
 
     fn history<'h>(&'h self, path: &'h [TokenId]) -> History<'h> {

@@ -215,6 +215,95 @@ fn bad_files_are_named() {
     }
 }
 
+/// A GGUF header without tensors. A value is its type, then its bytes.
+fn header(keys: &[(&str, Vec<u8>)]) -> Header {
+    let mut bytes = b"GGUF\x03\0\0\0".to_vec();
+    bytes.extend(0_u64.to_le_bytes());
+    bytes.extend((keys.len() as u64).to_le_bytes());
+    for (key, value) in keys {
+        bytes.extend(plain(key));
+        bytes.extend(value);
+    }
+    bytes.resize(bytes.len().next_multiple_of(32), 0);
+    Header::read(&mut bytes.as_slice(), bytes.len() as u64).unwrap()
+}
+
+fn plain(text: &str) -> Vec<u8> {
+    [&(text.len() as u64).to_le_bytes(), text.as_bytes()].concat()
+}
+
+fn string(text: &str) -> Vec<u8> {
+    [&8_u32.to_le_bytes()[..], &plain(text)].concat()
+}
+
+fn strings(list: &[&str]) -> Vec<u8> {
+    let head = [9_u32.to_le_bytes(), 8_u32.to_le_bytes()].concat();
+    let items: Vec<u8> = list.iter().flat_map(|text| plain(text)).collect();
+    [&head[..], &(list.len() as u64).to_le_bytes(), &items].concat()
+}
+
+fn int(value: i32) -> Vec<u8> {
+    [5_u32.to_le_bytes(), value.to_le_bytes()].concat()
+}
+
+#[test]
+fn gguf_metadata_is_read_or_named() {
+    let none = header(&[("general.name", string("x"))]);
+    assert!(Tokenizer::from_gguf(&none.metadata).unwrap().is_none());
+
+    let good = [
+        ("tokenizer.ggml.model", string("gpt2")),
+        ("tokenizer.ggml.pre", string("gpt-2")),
+        (
+            "tokenizer.ggml.tokens",
+            strings(&["a", "b", "ab", "<|end|>"]),
+        ),
+        ("tokenizer.ggml.merges", strings(&["a b"])),
+        ("tokenizer.ggml.bos_token_id", int(3)),
+        (
+            "tokenizer.ggml.add_bos_token",
+            [&7_u32.to_le_bytes()[..], &[1]].concat(),
+        ),
+    ];
+    let tokenizer = Tokenizer::from_gguf(&header(&good).metadata)
+        .unwrap()
+        .unwrap();
+    assert_eq!(tokenizer.encode_prompt("aba").unwrap(), [3, 2, 0]);
+
+    for (key, value, words) in [
+        ("tokenizer.ggml.model", string("llama"), "only \"gpt2\""),
+        ("tokenizer.ggml.pre", string("bloom"), "accepted are smollm"),
+        ("tokenizer.ggml.tokens", int(4), "tokenizer.ggml.tokens"),
+        (
+            "tokenizer.ggml.merges",
+            string("a b"),
+            "tokenizer.ggml.merges",
+        ),
+        (
+            "tokenizer.ggml.bos_token_id",
+            int(-1),
+            "tokenizer.ggml.bos_token_id",
+        ),
+        (
+            "tokenizer.ggml.bos_token_id",
+            int(4),
+            "bos_token_id 4: there are 4 tokens",
+        ),
+        (
+            "tokenizer.ggml.add_bos_token",
+            int(1),
+            "tokenizer.ggml.add_bos_token",
+        ),
+    ] {
+        let mut bad = good.to_vec();
+        bad.iter_mut().find(|(name, _)| *name == key).unwrap().1 = value;
+        let error = Tokenizer::from_gguf(&header(&bad).metadata)
+            .unwrap_err()
+            .to_string();
+        assert!(error.contains(words), "{error}");
+    }
+}
+
 #[test]
 fn tokenizers_are_compared_by_content() {
     let bytes = tiny("bytes");

@@ -6,8 +6,6 @@
 mod gguf;
 mod json;
 mod rope;
-#[cfg(test)]
-mod tests;
 
 pub use rope::{RopeConfig, RopeScaling};
 

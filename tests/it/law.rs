@@ -1,0 +1,67 @@
+//! The output law of sampling and of the rule `match`: exact where that is possible, then by
+//! statistics, then broken variants of the same code, each caught by a named test.
+//!
+//! Statistical tests have alpha = 1e-6 and fixed seeds, a seed a test; each states its sample size
+//! and the smallest total variation that it would have rejected with probability 0.99.
+
+mod broken;
+mod keys;
+mod matching;
+mod noise;
+mod params;
+mod twin;
+
+use eyrie::{
+    Node, TokenId,
+    accept::TargetRows,
+    sample::{Chain, Counts, Dist, Fault, History, RawParams, SamplingParams},
+    tree::DraftTree,
+};
+
+const ALPHA: f64 = 1e-6;
+const POWER: f64 = 0.99;
+
+fn chain(raw: RawParams, vocab: usize) -> Chain {
+    Chain::new(SamplingParams::new(raw).unwrap(), vocab, vocab, vec![]).unwrap()
+}
+
+/// The law with these weights, up to the rounding of a logit to f32; weight 0 is outside of it.
+fn law_of(weights: &[f64]) -> Dist {
+    let banned = (0..).zip(weights).filter(|(_, w)| **w == 0.0);
+    let raw = RawParams {
+        temperature: 1.0,
+        logit_bias: banned.map(|(id, _)| (id, f64::NEG_INFINITY)).collect(),
+        ..RawParams::default()
+    };
+    let logit = |w: &f64| if *w > 0.0 { single(w.ln()) } else { 0.0 };
+    let logits: Vec<f32> = weights.iter().map(logit).collect();
+    let history = History {
+        counts: &Counts::new(&[]),
+        path: &[],
+    };
+    chain(raw, weights.len()).law(&logits, &history).unwrap()
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "a logit is an f32")]
+fn single(x: f64) -> f32 {
+    x as f32
+}
+
+/// The probabilities of a law on `0..vocab`.
+fn table(law: &Dist, vocab: u32) -> Vec<f64> {
+    (0..vocab).map(|id| law.p(id)).collect()
+}
+
+/// Target rows whose law is a function of the tokens after the anchor.
+struct Rows<'a, F> {
+    tree: &'a DraftTree,
+    law: F,
+}
+
+impl<F: FnMut(&[TokenId]) -> Result<Dist, Fault>> TargetRows for Rows<'_, F> {
+    fn law(&mut self, at: Option<Node>) -> Result<Dist, Fault> {
+        let path = at.map_or_else(Vec::new, |node| self.tree.path(node));
+        let path: Vec<_> = path.into_iter().map(|node| self.tree.token(node)).collect();
+        (self.law)(&path)
+    }
+}
