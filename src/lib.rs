@@ -21,7 +21,6 @@ pub mod draft;
 pub mod verify;
 
 pub mod accept;
-pub mod cli;
 pub mod commit;
 
 pub mod cache;

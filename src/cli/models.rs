@@ -14,10 +14,7 @@ use crate::{
     TokenId,
     draft::{Drafter, ModelDrafter, Ngram, NoDrafter, Pick, Script},
     kernels::Format,
-    model::{
-        self, Llama, LoadOptions, Target,
-        load::Checkpoint,
-    },
+    model::{self, Llama, LoadOptions, Target, load::Checkpoint},
     text::{Agreement, ChatTemplate, TextError, Tokenizer, Vocabulary},
 };
 
@@ -66,7 +63,10 @@ impl Opened {
             }
             None => {
                 let file = path.join("tokenizer.json");
-                let tokenizer = file.exists().then(|| Tokenizer::from_json(&file)).transpose()?;
+                let tokenizer = file
+                    .exists()
+                    .then(|| Tokenizer::from_json(&file))
+                    .transpose()?;
                 (tokenizer, ChatTemplate::from_dir(path)?)
             }
         };
@@ -83,7 +83,10 @@ impl Opened {
     pub fn eos(&self) -> Vec<TokenId> {
         let mut all = self.checkpoint.eos().to_vec();
         if let (Some(chat), Some(tokenizer)) = (&self.chat, &self.tokenizer) {
-            all.extend(chat.end_token(tokenizer).filter(|id| !self.checkpoint.eos().contains(id)));
+            all.extend(
+                chat.end_token(tokenizer)
+                    .filter(|id| !self.checkpoint.eos().contains(id)),
+            );
         }
         all
     }
@@ -92,7 +95,9 @@ impl Opened {
     #[must_use]
     pub fn valid(&self) -> usize {
         let vocab = self.checkpoint.config().vocab;
-        self.tokenizer.as_ref().map_or(vocab, |tokenizer| tokenizer.valid().min(vocab))
+        self.tokenizer
+            .as_ref()
+            .map_or(vocab, |tokenizer| tokenizer.valid().min(vocab))
     }
 
     /// Bytes of keys and values a token.
@@ -109,7 +114,11 @@ impl Opened {
             threads: Some(plan.threads),
         };
         let mut progress = |done, all| busy.reached(done, all);
-        Ok(Arc::new(Llama::load_with(&self.checkpoint, &options, &mut progress)?))
+        Ok(Arc::new(Llama::load_with(
+            &self.checkpoint,
+            &options,
+            &mut progress,
+        )?))
     }
 }
 

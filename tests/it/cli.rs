@@ -27,7 +27,9 @@ static FILES: LazyLock<TempDir> = LazyLock::new(|| {
     };
     spoken(tt()).write_dir(&at("tt")).expect("tt");
     spoken(td()).write_dir(&at("td")).expect("td");
-    spoken(tt()).write_gguf(&at("tt.gguf"), Quant::Q8_0).expect("tt.gguf");
+    spoken(tt())
+        .write_gguf(&at("tt.gguf"), Quant::Q8_0)
+        .expect("tt.gguf");
     tt().write_dir(&at("bare")).expect("bare");
     td().write_dir(&at("bare2")).expect("bare2");
     for (name, text) in [

@@ -31,7 +31,12 @@ const KEYS: [&str; 21] = [
 fn json_has_the_keys_of_the_contract() {
     for (model, source, dtype) in [("@tt", "safetensors", "f32"), ("@tt.gguf", "gguf", "q8_0")] {
         let report = eyrie(&["inspect", model, "--json"]).result();
-        let keys: Vec<_> = report.as_object().unwrap().keys().map(String::as_str).collect();
+        let keys: Vec<_> = report
+            .as_object()
+            .unwrap()
+            .keys()
+            .map(String::as_str)
+            .collect();
         assert_eq!(keys, KEYS);
         assert_eq!(report["format"], "llama");
         assert_eq!(report["source"], source);

@@ -24,7 +24,13 @@ fn bad_lines_fail_alone_and_results_keep_the_order() {
     let results = ran.lines();
     let shown: Vec<_> = results
         .iter()
-        .map(|r| (r["id"].as_str().unwrap(), r["choice"].as_u64().unwrap(), r["finish_reason"] == "error"))
+        .map(|r| {
+            (
+                r["id"].as_str().unwrap(),
+                r["choice"].as_u64().unwrap(),
+                r["finish_reason"] == "error",
+            )
+        })
         .collect();
     assert_eq!(
         shown,
@@ -41,9 +47,18 @@ fn bad_lines_fail_alone_and_results_keep_the_order() {
         ]
     );
     results.iter().for_each(consistent);
-    for (id, part) in [("2", "JSON"), ("bad", "top_q"), ("6", "temperature -1"), ("ids", "prompt_ids 64")] {
+    for (id, part) in [
+        ("2", "JSON"),
+        ("bad", "top_q"),
+        ("6", "temperature -1"),
+        ("ids", "prompt_ids 64"),
+    ] {
         let prefix = format!("error: request {id}: ");
-        let line = ran.err.lines().find(|line| line.starts_with(&prefix)).expect("a line on stderr");
+        let line = ran
+            .err
+            .lines()
+            .find(|line| line.starts_with(&prefix))
+            .expect("a line on stderr");
         assert!(line.contains(part), "{line}");
         let record = results.iter().find(|r| r["id"] == id).unwrap();
         assert!(line.ends_with(record["error"].as_str().unwrap()), "{line}");
@@ -85,12 +100,20 @@ fn a_global_seed_gives_every_line_its_own() {
     let file = requests_file(dir.path(), &[line, line, own]);
     let run = |seed| on_tt(&["--requests", &file, "--seed", seed]).lines();
     let results = run("1");
-    let seeds: Vec<_> = results.iter().map(|result| result["seed"].as_u64().unwrap()).collect();
+    let seeds: Vec<_> = results
+        .iter()
+        .map(|result| result["seed"].as_u64().unwrap())
+        .collect();
     assert_ne!(seeds[0], seeds[1]);
     assert_eq!(seeds[2], 5);
     assert!(seeds.iter().all(|seed| *seed < 1 << 53));
     assert_eq!(seeds[0], eyrie::sample::derive_line(1, 1));
-    let tokens = |results: &[Value]| results.iter().map(|r| r["tokens"].to_string()).collect::<Vec<_>>();
+    let tokens = |results: &[Value]| {
+        results
+            .iter()
+            .map(|r| r["tokens"].to_string())
+            .collect::<Vec<_>>()
+    };
     assert_eq!(tokens(&run("1")), tokens(&results));
     assert_ne!(tokens(&run("2"))[0], tokens(&results)[0]);
 }
@@ -106,7 +129,10 @@ fn case_59_a_request_can_opt_out() {
     let results = on_tt(&["--requests", &file, "--draft", "@tt"]).lines();
     let drafted = |result: &Value| {
         let rounds = result["rounds"].as_array().unwrap();
-        rounds.iter().map(|round| round["drafted"].as_u64().unwrap()).sum::<u64>()
+        rounds
+            .iter()
+            .map(|round| round["drafted"].as_u64().unwrap())
+            .sum::<u64>()
     };
     assert_eq!(drafted(&results[0]), 0);
     assert!(drafted(&results[1]) > 0);
@@ -124,6 +150,10 @@ fn without_json_every_result_has_a_header() {
     let file = requests_file(dir.path(), &lines);
     let ran = super::generate(&["--model", "@tt", "--requests", &file]);
     assert_eq!(ran.code, 1);
-    let headers: Vec<_> = ran.out.lines().filter(|line| line.starts_with("== ")).collect();
+    let headers: Vec<_> = ran
+        .out
+        .lines()
+        .filter(|line| line.starts_with("== "))
+        .collect();
     assert_eq!(headers, ["== 1", "== x choice 0", "== x choice 1", "== 3"]);
 }

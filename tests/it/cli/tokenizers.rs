@@ -20,11 +20,28 @@ fn write(dir: &Path, name: &str, fixture: &Fixture) -> PathBuf {
 }
 
 fn run(target: &Path, draft: Option<&Path>, more: &[&str]) -> Ran {
-    let (target, draft) = (target.display().to_string(), draft.map(|path| path.display().to_string()));
+    let (target, draft) = (
+        target.display().to_string(),
+        draft.map(|path| path.display().to_string()),
+    );
     let draft = draft.iter().flat_map(|path| ["--draft", path.as_str()]);
-    let base = ["--model", &target, "--prompt", "the cat", "--json", "--max-tokens", "40", "--ignore-eos"];
+    let base = [
+        "--model",
+        &target,
+        "--prompt",
+        "the cat",
+        "--json",
+        "--max-tokens",
+        "40",
+        "--ignore-eos",
+    ];
     let drawn = ["--temperature", "1", "--seed", "6"];
-    let args: Vec<&str> = base.into_iter().chain(drawn).chain(draft).chain(more.iter().copied()).collect();
+    let args: Vec<&str> = base
+        .into_iter()
+        .chain(drawn)
+        .chain(draft)
+        .chain(more.iter().copied())
+        .collect();
     generate(&args)
 }
 
@@ -39,10 +56,20 @@ fn case_47_padded_vocabularies_work_both_ways() {
         assert_eq!(ran.err, "", "one tokenizer, no warning");
         let result = ran.result();
         assert_eq!(result["tokens"], base["tokens"]);
-        let ids = result["tokens"].as_array().unwrap().iter().map(|id| id.as_u64().unwrap());
-        assert!(ids.max() < Some(60), "ids beyond the tokenizer are never emitted");
+        let ids = result["tokens"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|id| id.as_u64().unwrap());
+        assert!(
+            ids.max() < Some(60),
+            "ids beyond the tokenizer are never emitted"
+        );
         let rounds = result["rounds"].as_array().unwrap();
-        assert!(rounds.iter().any(|round| round["drafted"] != 0), "{rounds:?}");
+        assert!(
+            rounds.iter().any(|round| round["drafted"] != 0),
+            "{rounds:?}"
+        );
     }
 }
 
@@ -68,7 +95,11 @@ fn case_48_a_longer_tail_warns_and_other_content_is_refused() {
         json["added_tokens"].as_array_mut().unwrap().push(extra);
     });
     let ran = run(&target, Some(&tail), &[]);
-    assert!(ran.err.starts_with("warning: --draft ") && ran.err.contains("<tool>"), "{}", ran.err);
+    assert!(
+        ran.err.starts_with("warning: --draft ") && ran.err.contains("<tool>"),
+        "{}",
+        ran.err
+    );
     assert_eq!(ran.result()["tokens"], base["tokens"]);
 
     let other = write(dir.path(), "other", &td());
@@ -80,8 +111,14 @@ fn case_48_a_longer_tail_warns_and_other_content_is_refused() {
     });
     let ran = run(&target, Some(&other), &[]);
     assert_eq!(ran.code, 1);
-    assert!(ran.err.starts_with("error: --draft ") && ran.err.lines().count() == 1, "{}", ran.err);
-    assert!(ran.err.contains("differ at 2 of 60 ids") && ran.err.contains("--allow-tokenizer-mismatch"));
+    assert!(
+        ran.err.starts_with("error: --draft ") && ran.err.lines().count() == 1,
+        "{}",
+        ran.err
+    );
+    assert!(
+        ran.err.contains("differ at 2 of 60 ids") && ran.err.contains("--allow-tokenizer-mismatch")
+    );
     let allowed = run(&target, Some(&other), &["--allow-tokenizer-mismatch"]);
     assert_eq!(allowed.result()["tokens"], base["tokens"]);
 
@@ -90,12 +127,19 @@ fn case_48_a_longer_tail_warns_and_other_content_is_refused() {
     let ran = run(&target, Some(&bare), &[]);
     assert_eq!(ran.code, 1);
     assert!(ran.err.contains("has no tokenizer"), "{}", ran.err);
-    assert_eq!(run(&target, Some(&bare), &["--allow-tokenizer-mismatch"]).result()["tokens"], base["tokens"]);
+    assert_eq!(
+        run(&target, Some(&bare), &["--allow-tokenizer-mismatch"]).result()["tokens"],
+        base["tokens"]
+    );
 
     let silent = dir.path().join("silent");
     tt().write_dir(&silent).unwrap();
     let paths = [&silent, &bare].map(|path| path.display().to_string());
     let ids = ["--prompt-ids", "1,2", "--max-tokens", "4", "--json"];
     let ran = generate(&[&["--model", &paths[0], "--draft", &paths[1]][..], &ids].concat());
-    assert_eq!((ran.code, ran.err.as_str()), (0, ""), "no tokenizer on either side is fine");
+    assert_eq!(
+        (ran.code, ran.err.as_str()),
+        (0, ""),
+        "no tokenizer on either side is fine"
+    );
 }
