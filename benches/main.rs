@@ -2,6 +2,15 @@
 //! naive twin in the same group.
 
 mod accept;
+mod cache;
+mod forward;
+mod round;
 mod sample;
 
-criterion::criterion_main!(sample::benches, accept::benches);
+criterion::criterion_main!(
+    sample::benches,
+    accept::benches,
+    cache::benches,
+    forward::benches,
+    round::benches
+);

@@ -50,12 +50,10 @@ fn ggml(format: Format) -> Option<GgmlDType> {
 fn bytes(format: Format, outputs: usize, width: usize) -> Vec<u8> {
     let floats = values(7, outputs * width);
     let Some(dtype) = ggml(format) else {
-        let blocks = floats.chunks_exact(32).flat_map(|block| {
+        let blocks = (0..).zip(floats.chunks_exact(32)).flat_map(|(i, block)| {
             let head = [f16::from_f32(block[0] / 64.0), f16::from_f32(1.0)];
-            let quants = block.iter().map(|x| (x * 127.0) as i8 as u8);
-            head.into_iter()
-                .flat_map(f16::to_le_bytes)
-                .chain(quants.collect::<Vec<_>>())
+            let quants = (0u8..32).map(move |j| j.wrapping_mul(53).wrapping_add(i));
+            head.into_iter().flat_map(f16::to_le_bytes).chain(quants)
         });
         return blocks.collect();
     };
@@ -297,8 +295,8 @@ fn attention_is_near_the_exact_softmax_and_blind_to_slots() {
 #[test]
 fn exponential_is_accurate_and_total() {
     let mut worst = 0.0f64;
-    for i in -8730..8800 {
-        let x = i as f32 / 100.0;
+    for i in -8730i16..8800 {
+        let x = f32::from(i) / 100.0;
         let exact = f64::from(x).exp();
         worst = worst.max((f64::from(exp(x)) - exact).abs() / exact);
     }
@@ -339,9 +337,9 @@ fn rope_turns_pairs_by_position_times_frequency() {
     let before = row.clone();
     rope.turn(&mut row, &table);
     for head in 0..2 {
-        for i in 0..4 {
+        for (i, power) in (0..4).zip(0..) {
             let (a, b) = (before[head * 8 + i], before[head * 8 + 4 + i]);
-            let angle = 5.0 * 0.1f64.powi(i as i32);
+            let angle = 5.0 * 0.1f64.powi(power);
             let real = f64::from(a) * angle.cos() - f64::from(b) * angle.sin();
             let imaginary = f64::from(b) * angle.cos() + f64::from(a) * angle.sin();
             assert!((f64::from(row[head * 8 + i]) - real).abs() < 1e-6);

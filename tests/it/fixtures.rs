@@ -76,10 +76,6 @@ fn random_fixtures_have_a_useful_spread_and_no_constant_greedy_output() {
         }
         let mean = sum / n;
         let std = (squares / n - mean * mean).sqrt();
-        println!(
-            "{name}: logits' standard deviation {std:.3}, {} distinct greedy tokens",
-            seen.len()
-        );
         assert!((1.5..2.5).contains(&std), "{name}: {std}");
         assert!(seen.len() >= 20, "{name}: greedy tokens {seen:?}");
         assert!(
@@ -110,8 +106,10 @@ fn a_table_fixture_gives_the_logits_of_its_table_after_any_prefix() {
                 }
             }
         }
-        println!("vocabulary {vocab}: largest relative error {worst:.2e}");
-        assert!(worst <= 4e-7, "{worst}");
+        assert!(
+            worst <= 4e-7,
+            "vocabulary {vocab}: relative error {worst:.2e}"
+        );
     }
 }
 
@@ -134,8 +132,7 @@ fn gguf_fixtures_compute_what_safetensors_ones_do() {
         .zip(&expected)
         .map(|(a, b)| (a - b).abs())
         .fold(0.0, f32::max);
-    println!("largest difference {difference:.2e}");
-    assert!(difference < 1e-3, "{difference}");
+    assert!(difference < 1e-4, "{difference}");
 }
 
 #[test]

@@ -10,11 +10,13 @@ use std::{
 };
 
 use eyrie::{
-    SeqId, TokenId,
+    Matrix, SeqId, TokenId,
     accept::Match,
-    draft::{Anchor, Drafter, ModelDrafter, NoDrafter, Ngram, Pick, Script, Seen},
+    cache::{KvCache, Txn},
+    draft::{Anchor, Drafter, ModelDrafter, Ngram, NoDrafter, Pick, Script, Seen},
     error::{ErrorKind, Result},
-    model::{Dtype, Llama, LoadOptions, Target, load::Checkpoint},
+    kernels::Format,
+    model::{Dtype, Llama, LoadOptions, Rows, Target, Wanted, load::Checkpoint},
     report::{ChoiceReport, RoundTrace},
     request::Request,
     sample::{RawParams, SamplingParams},
@@ -39,7 +41,9 @@ pub(crate) fn load(path: &Path, dtype: Dtype, threads: usize) -> Arc<dyn Target>
 /// Writes `fixture` and loads it.
 pub(crate) fn target_of(fixture: &Fixture, dtype: Dtype, threads: usize) -> Arc<dyn Target> {
     let dir = TempDir::new().expect("a temporary folder");
-    fixture.write_dir(dir.path()).expect("the fixture is written");
+    fixture
+        .write_dir(dir.path())
+        .expect("the fixture is written");
     load(dir.path(), dtype, threads)
 }
 
@@ -65,7 +69,9 @@ pub(crate) fn constant_target(p: &[f64]) -> Arc<dyn Target> {
 
 /// Logarithms, with a large negative number for zero.
 pub(crate) fn logs(p: &[f64]) -> Vec<f32> {
-    p.iter().map(|p| if *p > 0.0 { p.ln() as f32 } else { -60.0 }).collect()
+    p.iter()
+        .map(|p| if *p > 0.0 { p.ln() as f32 } else { -60.0 })
+        .collect()
 }
 
 /// A greedy request of 24 tokens, to be changed by struct update.
@@ -105,7 +111,11 @@ pub(crate) fn drawn(prompt: &[TokenId], t: f64, seed: u64) -> Request {
 /// token 48 times.
 pub(crate) fn prompts(vocab: u32) -> Vec<Vec<TokenId>> {
     let mut all: Vec<Vec<TokenId>> = (0..18u32)
-        .map(|i| (0..3 + i * 2).map(|j| (i * 31 + j * j * 7 + j) % vocab).collect())
+        .map(|i| {
+            (0..3 + i * 2)
+                .map(|j| (i * 31 + j * j * 7 + j) % vocab)
+                .collect()
+        })
         .collect();
     all.push(vec![3]);
     all.push(vec![7; 48]);
@@ -137,13 +147,18 @@ pub(crate) struct Run {
 impl Run {
     /// The tokens of every choice.
     pub(crate) fn tokens(&self) -> Vec<Vec<TokenId>> {
-        self.choices.iter().map(|choice| choice.tokens.clone()).collect()
+        self.choices
+            .iter()
+            .map(|choice| choice.tokens.clone())
+            .collect()
     }
 
     /// Drafted and accepted tokens of all rounds.
     pub(crate) fn drafted_accepted(&self) -> (usize, usize) {
         let rounds = self.choices.iter().flat_map(|choice| &choice.rounds);
-        rounds.fold((0, 0), |(d, a), round| (d + round.drafted, a + round.accepted))
+        rounds.fold((0, 0), |(d, a), round| {
+            (d + round.drafted, a + round.accepted)
+        })
     }
 }
 
@@ -187,19 +202,32 @@ impl Lab {
             engine.submit(request.clone()).expect("a valid request");
         }
         let run = finish(&mut engine);
-        assert_eq!(engine.cache().free(), engine.cache().capacity(), "slots leak");
+        assert_eq!(
+            engine.cache().free(),
+            engine.cache().capacity(),
+            "slots leak"
+        );
         run
     }
 
     /// Plain decoding of the same build, one request at a time.
     pub(crate) fn base(&self, requests: &[Request]) -> Vec<Vec<TokenId>> {
-        let alone = |request: &Request| self.run(Box::new(NoDrafter), std::slice::from_ref(request));
-        requests.iter().flat_map(|request| alone(request).tokens()).collect()
+        let alone =
+            |request: &Request| self.run(Box::new(NoDrafter), std::slice::from_ref(request));
+        requests
+            .iter()
+            .flat_map(|request| alone(request).tokens())
+            .collect()
     }
 
     /// Drafts with `model` for this target.
     pub(crate) fn model_drafter(&self, model: Arc<dyn Target>, pick: Pick) -> Box<dyn Drafter> {
-        Box::new(ModelDrafter::new(model, pick, self.options.kv_tokens, self.options.prefill_chunk))
+        Box::new(ModelDrafter::new(
+            model,
+            pick,
+            self.options.kv_tokens,
+            self.options.prefill_chunk,
+        ))
     }
 
     /// The target as its own drafter.
@@ -217,24 +245,56 @@ pub(crate) fn finish(engine: &mut Engine) -> Run {
             take(&mut run, &mut done, event);
         }
     }
-    done.sort_by_key(|(handle, choice, _): &(RequestHandle, usize, ChoiceReport)| (*handle, *choice));
+    done.sort_by_key(
+        |(handle, choice, _): &(RequestHandle, usize, ChoiceReport)| (*handle, *choice),
+    );
     run.choices = done.into_iter().map(|(_, _, report)| report).collect();
     run
 }
 
 /// Sorts an event into `run` and the finished choices `done`.
-pub(crate) fn take(run: &mut Run, done: &mut Vec<(RequestHandle, usize, ChoiceReport)>, event: Event) {
+pub(crate) fn take(
+    run: &mut Run,
+    done: &mut Vec<(RequestHandle, usize, ChoiceReport)>,
+    event: Event,
+) {
     match event {
-        Event::Piece { request, choice, token, text } => {
-            run.streams.entry((request, choice)).or_default().push_str(&text);
-            run.streamed.entry((request, choice)).or_default().extend(token);
+        Event::Piece {
+            request,
+            choice,
+            token,
+            text,
+        } => {
+            run.streams
+                .entry((request, choice))
+                .or_default()
+                .push_str(&text);
+            run.streamed
+                .entry((request, choice))
+                .or_default()
+                .extend(token);
         }
         Event::Round { trace, .. } => run.traces.push(trace),
         Event::Finished { request, report } => {
-            let streamed = run.streamed.get(&(request, report.choice)).cloned().unwrap_or_default();
-            assert_eq!(streamed, report.tokens, "the stream's tokens are the result's");
-            let text = run.streams.get(&(request, report.choice)).cloned().unwrap_or_default();
-            assert_eq!(report.text.clone().unwrap_or_default(), text, "the stream's text is the result's");
+            let streamed = run
+                .streamed
+                .get(&(request, report.choice))
+                .cloned()
+                .unwrap_or_default();
+            assert_eq!(
+                streamed, report.tokens,
+                "the stream's tokens are the result's"
+            );
+            let text = run
+                .streams
+                .get(&(request, report.choice))
+                .cloned()
+                .unwrap_or_default();
+            assert_eq!(
+                report.text.clone().unwrap_or_default(),
+                text,
+                "the stream's text is the result's"
+            );
             consistent(&report);
             done.push((request, report.choice, report));
         }
@@ -254,7 +314,10 @@ fn consistent(report: &ChoiceReport) {
     }
     for round in &report.rounds {
         assert!(round.accepted <= round.drafted, "{round:?}");
-        assert!(round.accepted <= round.emitted && round.emitted <= round.accepted + 1, "{round:?}");
+        assert!(
+            round.accepted <= round.emitted && round.emitted <= round.accepted + 1,
+            "{round:?}"
+        );
     }
 }
 
@@ -262,7 +325,9 @@ fn consistent(report: &ChoiceReport) {
 pub(crate) fn random_script(vocab: u32, rounds: usize, seed: u64) -> Script {
     let mut state = seed;
     let mut next = move || {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
         (state >> 33) as u32
     };
     let lists = (0..rounds)
@@ -345,7 +410,10 @@ impl Drafter for Planted {
 
     fn propose(&mut self, anchors: &mut [Anchor<'_>]) -> Result<Vec<DraftTree>> {
         let mut tree_of = |anchor: &Anchor<'_>| {
-            let known = self.known.iter().find(|known| known.starts_with(anchor.tokens));
+            let known = self
+                .known
+                .iter()
+                .find(|known| known.starts_with(anchor.tokens));
             let future = known.map_or(&[][..], |known| &known[anchor.tokens.len()..]);
             let mut tree = DraftTree::new();
             let mut above = None;
@@ -383,7 +451,10 @@ impl Drafter for Broken {
         match self.0 % 4 {
             0 => Err(ErrorKind::Draft("lost its mind".to_owned()).into()),
             2 => Ok(Vec::new()),
-            _ => Ok(anchors.iter().map(|_| DraftTree::chain(&[1, 2, 3])).collect()),
+            _ => Ok(anchors
+                .iter()
+                .map(|_| DraftTree::chain(&[1, 2, 3]))
+                .collect()),
         }
     }
 }
@@ -400,4 +471,50 @@ pub(crate) fn drafter(lab: &Lab, name: &str) -> Box<dyn Drafter> {
         "broken" => Box::new(Broken::default()),
         other => panic!("no drafter {other}"),
     }
+}
+
+/// The tokenizer of the fixtures.
+pub(crate) fn tiny_tokenizer() -> Tokenizer {
+    let dir = TempDir::new().expect("a temporary folder");
+    let fixture = Fixture {
+        tokenizer: true,
+        ..tt()
+    };
+    fixture
+        .write_dir(dir.path())
+        .expect("the fixture is written");
+    Tokenizer::from_json(&dir.path().join("tokenizer.json")).expect("it loads")
+}
+
+/// Logits after every token of `tokens`, fed in chunks of the given sizes.
+pub(crate) fn logits_in_chunks(
+    target: &dyn Target,
+    tokens: &[TokenId],
+    chunks: &[usize],
+) -> Matrix {
+    let mut cache: KvCache = target.new_cache(tokens.len());
+    let (seq, mut all, mut rest) = (SeqId(1), Vec::new(), tokens);
+    for chunk in chunks {
+        let (now, later) = rest.split_at(*chunk);
+        let mut rows = Rows::new();
+        rows.chain(seq, cache.committed(seq), now, Wanted::All)
+            .expect("a chain");
+        let mut txn = Txn::begin(&mut cache, &rows.want()).expect("room");
+        let out = target.forward(&rows, &mut txn, &[]).expect("a pass");
+        txn.commit(seq, &(0..*chunk).collect::<Vec<_>>())
+            .expect("its rows");
+        all.extend_from_slice(out.logits.as_slice());
+        rest = later;
+    }
+    Matrix::new(target.vocab(), all)
+}
+
+/// Logits after every token of `tokens`, from one pass.
+pub(crate) fn all_logits(target: &dyn Target, tokens: &[TokenId]) -> Matrix {
+    logits_in_chunks(target, tokens, &[tokens.len()])
+}
+
+/// Matrices converted to `format`.
+pub(crate) fn to(format: Format) -> Dtype {
+    Dtype::To(format)
 }

@@ -66,15 +66,7 @@ fn directory(dir: &Path) -> Result<Checkpoint, LoadError> {
     let mut warnings = Vec::new();
     let entries = match (single.exists(), index.exists()) {
         (true, false) => shard(&single)?,
-        (false, true) => sharded(dir, &index, &mut warnings)?,
-        (true, true) => {
-            let problem = Problem::Contradiction {
-                one: format!("there is {SINGLE}"),
-                other: format!("there is {INDEX} too"),
-                accepted: "one of the two".to_owned(),
-            };
-            return Err(problem.in_file(dir));
-        }
+        (has_single, true) => sharded(dir, &index, has_single, &mut warnings)?,
         (false, false) => {
             let problem = Problem::Unrecognised {
                 found: "there are no weights".to_owned(),
@@ -150,9 +142,18 @@ fn shard(path: &Path) -> Result<BTreeMap<String, Entry>, LoadError> {
 fn sharded(
     dir: &Path,
     path: &Path,
+    has_single: bool,
     warnings: &mut Vec<String>,
 ) -> Result<BTreeMap<String, Entry>, LoadError> {
     let index = Index::parse(&read_json(path)?).map_err(|p| p.in_file(path))?;
+    if has_single && !index.shards().contains(SINGLE) {
+        let problem = Problem::Contradiction {
+            one: format!("there is {SINGLE}"),
+            other: format!("{INDEX} does not name it"),
+            accepted: "one of the two, or an index that names the file".to_owned(),
+        };
+        return Err(problem.in_file(dir));
+    }
     let mut shards = BTreeMap::new();
     for name in index.shards() {
         let file = dir.join(name);

@@ -2,10 +2,12 @@
 
 mod config;
 mod gguf;
+mod mutants;
 mod safetensors;
 
 use std::{
     fs,
+    io::{self, Write},
     path::{Path, PathBuf},
 };
 
@@ -101,7 +103,8 @@ fn all(checkpoint: &Checkpoint) -> Vec<Stored> {
 
 #[test]
 fn safetensors_of_every_type_come_back_as_they_were_rounded() {
-    let round: [(Dtype, StoredType, fn(f32) -> f32); 3] = [
+    type Round = fn(f32) -> f32;
+    let round: [(Dtype, StoredType, Round); 3] = [
         (Dtype::F32, StoredType::F32, |x| x),
         (Dtype::F16, StoredType::F16, |x| {
             half::f16::from_f32(x).to_f32()
@@ -283,7 +286,7 @@ fn quantised_fixtures_are_near_their_weights() {
 fn smollm2_is_understood() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("models/SmolLM2-135M-Instruct.Q4_1.gguf");
     if !path.exists() {
-        println!("skipped: {} is not there", path.display());
+        writeln!(io::stderr(), "skipped: {} is not there", path.display()).unwrap();
         return;
     }
     let mut file = fs::File::open(&path).unwrap();

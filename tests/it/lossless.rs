@@ -1,0 +1,126 @@
+//! The trajectory: whatever drafts, the tokens are those of plain decoding.
+
+use std::{collections::BTreeSet, path::Path, sync::Arc};
+
+use eyrie::{
+    TokenId,
+    draft::{Drafter, Ngram, NoDrafter},
+    model::{Dtype, load::Checkpoint},
+    request::Request,
+};
+use xtask::{
+    cover,
+    grid::{Config, LEVELS, Runner},
+};
+
+use crate::support::{Lab, drawn, load, random_script};
+
+/// Every pair of levels of drafter, depth, temperature, filters, seed, batch, chunk, threads and
+/// weight type, over twenty prompts. The full grid is `cargo xtask grid`.
+#[test]
+fn a_covering_set_of_configurations_gives_the_plain_tokens() {
+    let rows = cover::pairwise(&LEVELS);
+    assert_eq!(cover::missing(&LEVELS, &rows), 0);
+    println!("{} configurations", rows.len());
+    let mut runner = Runner::new(20, 24).unwrap();
+    let mut seen = BTreeSet::new();
+    for row in &rows {
+        let config = Config::at(row);
+        let (outcome, plain) = runner.compare(&config).unwrap();
+        assert_eq!(outcome.tokens, plain, "{config:?}");
+        match config.drafter {
+            "none" => assert_eq!(outcome.drafted, 0),
+            "self" => assert_eq!(
+                outcome.accepted,
+                full_acceptance(&outcome, &config),
+                "{config:?}"
+            ),
+            name => assert!(outcome.drafted > 0, "{name} drafts nothing"),
+        }
+        seen.extend(plain);
+    }
+    assert!(seen.len() > 200, "only {} different outputs", seen.len());
+}
+
+/// What the target as its own drafter has accepted: all drafts but those cut by an end token, which
+/// are at most a round's for each request that ended early.
+fn full_acceptance(outcome: &xtask::grid::Outcome, config: &Config) -> usize {
+    let cut = outcome.drafted - outcome.accepted;
+    let early = outcome
+        .tokens
+        .iter()
+        .filter(|tokens| tokens.last() == Some(&11))
+        .count();
+    assert!(
+        cut <= early * config.depth,
+        "{cut} drafts of the target itself were rejected"
+    );
+    outcome.accepted
+}
+
+/// Six configurations on a real model as stored, if it is there.
+#[test]
+fn smollm2_gives_the_plain_tokens() {
+    let path = Path::new("models/SmolLM2-135M-Instruct.Q4_1.gguf");
+    if !path.exists() {
+        println!(
+            "skipped: {} is missing; run scripts/fetch-models.sh",
+            path.display()
+        );
+        return;
+    }
+    let eos = Checkpoint::open(path).unwrap().eos().to_vec();
+    let lab = |threads: usize| {
+        Lab::new(load(path, Dtype::AsStored, threads)).with(|lab| {
+            lab.eos.clone_from(&eos);
+            lab.options.kv_tokens = 1024;
+        })
+    };
+    let prompts: [&[TokenId]; 4] = [
+        &[504, 3575, 282, 4649, 314],
+        &[1, 9690, 198, 2683, 359],
+        &[504, 3575, 282, 4649, 314, 504, 3575, 282, 4649],
+        &[17, 18, 19, 17, 18, 19, 17, 18],
+    ];
+    let requests = |t: f64| -> Vec<Request> {
+        let request = |(i, p): (usize, &&[TokenId])| Request {
+            max_tokens: 32,
+            ..drawn(p, t, i as u64)
+        };
+        prompts.iter().enumerate().map(request).collect()
+    };
+    let two = lab(2);
+    let (cold, warm) = (two.base(&requests(0.0)), two.base(&requests(0.8)));
+    type Make<'a> = &'a dyn Fn(&Lab) -> Box<dyn Drafter>;
+    let ngram: Make<'_> = &|_| Box::new(Ngram);
+    let script: Make<'_> = &|_| Box::new(random_script(49_152, 32, 9));
+    let own: Make<'_> = &|lab| lab.self_drafter();
+    let none: Make<'_> = &|_| Box::new(NoDrafter);
+    for (make, depth, batch, chunk, threads, t) in [
+        (ngram, 4, 4, 64, 2, 0.0),
+        (ngram, 8, 1, 7, 2, 0.8),
+        (script, 3, 4, 1, 2, 0.8),
+        (own, 3, 4, 64, 2, 0.0),
+        (own, 2, 2, 7, 1, 0.8),
+        (none, 1, 4, 7, 1, 0.0),
+    ] {
+        let mut lab = Lab {
+            target: Arc::clone(&two.target),
+            ..lab(threads)
+        };
+        if threads == 1 {
+            lab.target = load(path, Dtype::AsStored, 1);
+        }
+        (
+            lab.options.depth,
+            lab.options.max_batch,
+            lab.options.prefill_chunk,
+        ) = (depth, batch, chunk);
+        let run = lab.run(make(&lab), &requests(t));
+        assert_eq!(
+            &run.tokens(),
+            if t == 0.0 { &cold } else { &warm },
+            "depth {depth} at {t}"
+        );
+    }
+}

@@ -1,0 +1,336 @@
+//! The trajectory grid: every configuration must give the tokens of plain decoding.
+
+use std::{collections::BTreeMap, io::Write, sync::Arc, time::Instant};
+
+use eyrie::{
+    TokenId,
+    accept::Match,
+    draft::{Drafter, ModelDrafter, Ngram, NoDrafter, Pick, Script},
+    kernels::Format,
+    model::{Dtype, Llama, LoadOptions, Target, load::Checkpoint},
+    request::Request,
+    sample::{RawParams, SamplingParams},
+    schedule::{Engine, EngineOptions, Event, Parts},
+};
+use eyrie_fixtures::{Fixture, td, tt};
+
+/// Drafters of the grid: `self` is the target, `td` a random model of two layers, `td-greedy` the
+/// same with the pick `greedy`.
+pub const DRAFTERS: [&str; 6] = ["none", "ngram", "self", "td", "td-greedy", "script"];
+/// Most drafts a round.
+pub const DEPTHS: [usize; 8] = [1, 2, 3, 4, 5, 6, 7, 8];
+/// Temperatures.
+pub const TEMPERATURES: [f64; 3] = [0.0, 0.7, 1.3];
+/// Other parameters.
+pub const FILTERS: [&str; 3] = ["open", "filtered", "penalised"];
+/// Seeds.
+pub const SEEDS: [u64; 2] = [3, 1 << 40];
+/// Requests at once.
+pub const BATCHES: [usize; 3] = [1, 5, 16];
+/// Prompt tokens at a time.
+pub const CHUNKS: [usize; 3] = [1, 7, 64];
+/// Threads.
+pub const THREADS: [usize; 2] = [1, 2];
+/// Weights.
+pub const FORMATS: [Format; 2] = [Format::F32, Format::Q8_0];
+
+/// Levels of each factor, in the order of [`Config::at`].
+pub const LEVELS: [usize; 9] = [
+    DRAFTERS.len(),
+    DEPTHS.len(),
+    TEMPERATURES.len(),
+    FILTERS.len(),
+    SEEDS.len(),
+    BATCHES.len(),
+    CHUNKS.len(),
+    THREADS.len(),
+    FORMATS.len(),
+];
+
+/// One configuration, by the level of each factor.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Config {
+    /// See [`DRAFTERS`].
+    pub drafter: &'static str,
+    /// See [`DEPTHS`].
+    pub depth: usize,
+    /// See [`TEMPERATURES`].
+    pub temperature: f64,
+    /// See [`FILTERS`].
+    pub filter: &'static str,
+    /// See [`SEEDS`].
+    pub seed: u64,
+    /// See [`BATCHES`].
+    pub batch: usize,
+    /// See [`CHUNKS`].
+    pub chunk: usize,
+    /// See [`THREADS`].
+    pub threads: usize,
+    /// See [`FORMATS`].
+    pub format: Format,
+    /// What plain decoding depends on.
+    law: [usize; 4],
+}
+
+impl Config {
+    /// The configuration of one level a factor.
+    ///
+    /// # Panics
+    /// If `row` is not a row of [`LEVELS`].
+    #[must_use]
+    pub fn at(row: &[usize]) -> Self {
+        Self {
+            drafter: DRAFTERS[row[0]],
+            depth: DEPTHS[row[1]],
+            temperature: TEMPERATURES[row[2]],
+            filter: FILTERS[row[3]],
+            seed: SEEDS[row[4]],
+            batch: BATCHES[row[5]],
+            chunk: CHUNKS[row[6]],
+            threads: THREADS[row[7]],
+            format: FORMATS[row[8]],
+            law: [row[2], row[3], row[4], row[8]],
+        }
+    }
+
+    fn params(&self) -> anyhow::Result<SamplingParams> {
+        let mut raw = RawParams {
+            temperature: self.temperature,
+            ..RawParams::default()
+        };
+        match self.filter {
+            "filtered" => (raw.top_k, raw.top_p, raw.min_p) = (20, 0.9, 0.02),
+            "penalised" => {
+                raw.repetition_penalty = 1.2;
+                raw.presence_penalty = 0.4;
+                raw.frequency_penalty = -0.3;
+                raw.logit_bias.insert(5, 1.5);
+                raw.min_tokens = 3;
+            }
+            _ => (),
+        }
+        Ok(SamplingParams::new(raw)?)
+    }
+}
+
+/// What a configuration did.
+#[derive(Clone, Debug, Default)]
+pub struct Outcome {
+    /// Tokens by prompt.
+    pub tokens: Vec<Vec<TokenId>>,
+    /// Drafted tokens.
+    pub drafted: usize,
+    /// Accepted tokens.
+    pub accepted: usize,
+}
+
+/// Loaded models and the tokens of plain decoding, made once.
+#[derive(Debug)]
+pub struct Runner {
+    folder: tempfile::TempDir,
+    prompts: Vec<Vec<TokenId>>,
+    tokens: usize,
+    models: BTreeMap<(&'static str, usize, String), Arc<dyn Target>>,
+    plain: BTreeMap<[usize; 4], Vec<Vec<TokenId>>>,
+}
+
+impl Runner {
+    /// A runner over the first `prompts` of twenty prompts, with `tokens` tokens a request.
+    ///
+    /// # Errors
+    /// If the tiny models cannot be written.
+    pub fn new(prompts: usize, tokens: usize) -> anyhow::Result<Self> {
+        let folder = tempfile::TempDir::new()?;
+        let write = |name: &str, fixture: &Fixture| {
+            let dir = folder.path().join(name);
+            std::fs::create_dir(&dir)?;
+            fixture.write_dir(&dir)
+        };
+        write("tt", &tt())?;
+        write("td", &td())?;
+        let mut all: Vec<Vec<TokenId>> = (0..18u32)
+            .map(|i| {
+                (0..3 + i * 2)
+                    .map(|j| (i * 31 + j * j * 7 + j) % 64)
+                    .collect()
+            })
+            .collect();
+        all.extend([vec![3], vec![7; 48]]);
+        all.truncate(prompts);
+        Ok(Self {
+            folder,
+            prompts: all,
+            tokens,
+            models: BTreeMap::new(),
+            plain: BTreeMap::new(),
+        })
+    }
+
+    /// Runs `config`; its tokens and those of plain decoding, one request at a time.
+    ///
+    /// # Errors
+    /// If a model or a setting is refused.
+    pub fn compare(&mut self, config: &Config) -> anyhow::Result<(Outcome, Vec<Vec<TokenId>>)> {
+        if !self.plain.contains_key(&config.law) {
+            let plain = Config {
+                drafter: "none",
+                depth: 1,
+                batch: 1,
+                chunk: 64,
+                threads: 1,
+                ..config.clone()
+            };
+            let tokens = self.run(&plain)?.tokens;
+            self.plain.insert(config.law, tokens);
+        }
+        Ok((self.run(config)?, self.plain[&config.law].clone()))
+    }
+
+    fn model(&mut self, name: &'static str, config: &Config) -> anyhow::Result<Arc<dyn Target>> {
+        let key = (name, config.threads, config.format.to_string());
+        if let Some(model) = self.models.get(&key) {
+            return Ok(Arc::clone(model));
+        }
+        let checkpoint = Checkpoint::open(&self.folder.path().join(name))?;
+        let options = LoadOptions {
+            dtype: Dtype::To(config.format),
+            threads: Some(config.threads),
+            ..LoadOptions::default()
+        };
+        let model: Arc<dyn Target> = Arc::new(Llama::load(&checkpoint, &options)?);
+        self.models.insert(key, Arc::clone(&model));
+        Ok(model)
+    }
+
+    fn drafter(&mut self, config: &Config) -> anyhow::Result<Box<dyn Drafter>> {
+        let model = match config.drafter {
+            "self" => self.model("tt", config)?,
+            "td" | "td-greedy" => self.model("td", config)?,
+            "ngram" => return Ok(Box::new(Ngram)),
+            "script" => return Ok(Box::new(random_script(config.seed))),
+            _ => return Ok(Box::new(NoDrafter)),
+        };
+        let pick = match config.drafter {
+            "td-greedy" => Pick::Greedy,
+            _ => Pick::Coupled,
+        };
+        let drafter = ModelDrafter::new(model, pick, 4096, config.chunk);
+        Ok(Box::new(drafter))
+    }
+
+    fn run(&mut self, config: &Config) -> anyhow::Result<Outcome> {
+        let target = self.model("tt", config)?;
+        let parts = Parts {
+            valid: target.vocab(),
+            target,
+            text: None,
+            eos: vec![11],
+            drafter: self.drafter(config)?,
+            rule: Box::new(Match),
+        };
+        let options = EngineOptions {
+            depth: config.depth,
+            max_batch: config.batch,
+            kv_tokens: 4096,
+            prefill_chunk: config.chunk,
+        };
+        let mut engine = Engine::new(parts, options)?;
+        for (i, prompt) in self.prompts.iter().enumerate() {
+            engine.submit(Request {
+                id: i.to_string(),
+                prompt: prompt.clone(),
+                params: config.params()?,
+                max_tokens: self.tokens,
+                stop: Vec::new(),
+                stop_ids: Vec::new(),
+                ignore_eos: false,
+                seed: config.seed + i as u64,
+                n: 1,
+                logprobs: None,
+                drafter_off: false,
+            })?;
+        }
+        let mut outcome = Outcome {
+            tokens: vec![Vec::new(); self.prompts.len()],
+            ..Outcome::default()
+        };
+        for event in engine.run() {
+            if let Event::Finished { request, report } = event {
+                let at = usize::try_from(request.0)?;
+                outcome.drafted += report
+                    .rounds
+                    .iter()
+                    .map(|round| round.drafted)
+                    .sum::<usize>();
+                outcome.accepted += report
+                    .rounds
+                    .iter()
+                    .map(|round| round.accepted)
+                    .sum::<usize>();
+                outcome.tokens[at] = report.tokens;
+            }
+        }
+        Ok(outcome)
+    }
+}
+
+/// Lists of random length, with some ids outside the vocabulary of 64.
+fn random_script(seed: u64) -> Script {
+    let mut state = seed;
+    let mut next = move || {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        u32::try_from(state >> 33).unwrap_or(0)
+    };
+    let lists = (0..64)
+        .map(|_| (0..next() % 9).map(|_| next() % 66).collect())
+        .collect();
+    Script::new(lists)
+}
+
+/// Runs the full grid and prints one line a drafter. Returns how many configurations differed.
+///
+/// # Errors
+/// If a configuration cannot run, or `out` cannot be written.
+pub fn run_all(tokens: usize, prompts: usize, out: &mut dyn Write) -> anyhow::Result<usize> {
+    let begin = Instant::now();
+    let mut runner = Runner::new(prompts, tokens)?;
+    let total: usize = LEVELS.iter().product();
+    let mut failed = 0;
+    let mut sums: BTreeMap<&str, (usize, usize, usize, usize)> = BTreeMap::new();
+    for mut index in 0..total {
+        let mut row = Vec::new();
+        for levels in LEVELS {
+            row.push(index % levels);
+            index /= levels;
+        }
+        let config = Config::at(&row);
+        let (outcome, plain) = runner.compare(&config)?;
+        let sum = sums.entry(config.drafter).or_default();
+        sum.0 += 1;
+        sum.1 += outcome.tokens.iter().map(Vec::len).sum::<usize>();
+        sum.2 += outcome.drafted;
+        sum.3 += outcome.accepted;
+        if outcome.tokens != plain {
+            failed += 1;
+            writeln!(out, "DIFFERS {config:?}")?;
+        }
+    }
+    writeln!(
+        out,
+        "drafter  configurations     tokens    drafted   accepted"
+    )?;
+    for (drafter, (configs, tokens, drafted, accepted)) in sums {
+        writeln!(
+            out,
+            "{drafter:<8} {configs:>14} {tokens:>10} {drafted:>10} {accepted:>10}"
+        )?;
+    }
+    let seconds = begin.elapsed().as_secs();
+    writeln!(
+        out,
+        "{total} configurations of {prompts} prompts, {failed} differ, {seconds} s"
+    )?;
+    Ok(failed)
+}
