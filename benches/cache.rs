@@ -16,7 +16,8 @@ fn filled(batch: u64) -> KvCache {
     let mut cache = KvCache::new(1, WIDTH, 32 * LENGTH);
     for seq in (0..batch).map(SeqId) {
         let mut txn = Txn::begin(&mut cache, &[(seq, LENGTH)]).expect("room");
-        txn.commit(seq, &(0..LENGTH).collect::<Vec<_>>()).expect("its rows");
+        txn.commit(seq, &(0..LENGTH).collect::<Vec<_>>())
+            .expect("its rows");
     }
     cache
 }
@@ -57,8 +58,9 @@ fn commit(c: &mut Criterion) {
             };
             b.iter_batched(setup, run, BatchSize::LargeInput);
         });
-        let lists: BTreeMap<u64, Vec<f32>> =
-            (0..batch).map(|seq| (seq, vec![0.0; LENGTH * WIDTH])).collect();
+        let lists: BTreeMap<u64, Vec<f32>> = (0..batch)
+            .map(|seq| (seq, vec![0.0; LENGTH * WIDTH]))
+            .collect();
         group.bench_function("naive", |b| {
             let run = |mut lists: BTreeMap<u64, Vec<f32>>| {
                 round_naive(&mut lists, rows);

@@ -25,7 +25,12 @@ fn target() -> Arc<dyn Target> {
     Arc::new(Llama::load(&checkpoint, &options).expect("loads"))
 }
 
-fn run(target: &Arc<dyn Target>, drafter: Box<dyn Drafter>, batch: usize, temperature: f64) -> usize {
+fn run(
+    target: &Arc<dyn Target>,
+    drafter: Box<dyn Drafter>,
+    batch: usize,
+    temperature: f64,
+) -> usize {
     let parts = Parts {
         target: Arc::clone(target),
         text: None,
@@ -67,7 +72,9 @@ fn run(target: &Arc<dyn Target>, drafter: Box<dyn Drafter>, batch: usize, temper
 fn engine(c: &mut Criterion) {
     let target = target();
     for (batch, temperature) in [(1, 0.0), (1, 1.0), (16, 0.0), (16, 1.0)] {
-        let mut group = c.benchmark_group(format!("cpu/engine/batch-{batch}-temperature-{temperature}"));
+        let mut group = c.benchmark_group(format!(
+            "cpu/engine/batch-{batch}-temperature-{temperature}"
+        ));
         group.throughput(Throughput::Elements((batch * TOKENS) as u64));
         group.bench_function("none", |b| {
             b.iter(|| run(&target, Box::new(NoDrafter), batch, temperature));

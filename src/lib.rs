@@ -34,5 +34,7 @@ pub mod round;
 pub mod schedule;
 pub mod sequence;
 
+pub mod cli;
+
 pub use error::{Error, ErrorKind, Result};
 pub use types::{Matrix, Node, SeqId, TokenId};

@@ -59,7 +59,7 @@ pub struct GenerateArgs {
     #[arg(long, value_name = "PATH")]
     pub draft: Option<PathBuf>,
     /// Drafted tokens a round, 1 to 64 [default: 4]
-    #[arg(long, value_name = "K", value_parser = clap::value_parser!(u8).range(1..=64))]
+    #[arg(long, value_name = "K", allow_negative_numbers = true, value_parser = clap::value_parser!(u8).range(1..=64))]
     pub depth: Option<u8>,
     /// How drafts are accepted
     #[arg(long, value_enum, default_value_t = RuleKind::Match)]
@@ -77,16 +77,16 @@ pub struct GenerateArgs {
     #[arg(long, default_value = "cpu", value_parser = device)]
     pub device: String,
     /// Threads to compute with [default: all cores]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(u16).range(1..))]
     pub threads: Option<u16>,
     /// Most sequences (choices of requests) in one pass of the target
-    #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..))]
     pub max_batch: u16,
     /// Tokens that the cache holds [default: the context for every sequence, up to 2 GiB]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(1..))]
     pub kv_tokens: Option<u32>,
     /// Most prompt tokens of a sequence in one pass
-    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..))]
     pub prefill_chunk: u32,
     /// Use a draft model whose tokenizer differs from the target's
     #[arg(long)]
@@ -95,7 +95,7 @@ pub struct GenerateArgs {
     #[arg(long, value_name = "FILE", conflicts_with = "request")]
     pub requests: Option<PathBuf>,
     /// Most requests at once [default: --max-batch]
-    #[arg(long, value_name = "N", requires = "requests", value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(u16).range(1..))]
     pub concurrency: Option<u16>,
     /// Print one JSON object for each finished choice
     #[arg(long)]
@@ -107,7 +107,7 @@ pub struct GenerateArgs {
     #[arg(long)]
     pub print_config: bool,
     /// Seed; with --requests, of which each line gets its own [default: from the system]
-    #[arg(long, value_name = "S")]
+    #[arg(long, value_name = "S", allow_negative_numbers = true)]
     pub seed: Option<u64>,
     /// The request.
     #[command(flatten)]
@@ -149,10 +149,8 @@ pub enum PickKind {
 /// A type of weights.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
 #[serde(rename_all = "kebab-case")]
-#[value(rename_all = "snake_case")]
 pub enum Dtype {
     /// As in the checkpoint
-    #[value(name = "as-stored")]
     AsStored,
     /// 32-bit floats
     F32,
@@ -162,18 +160,23 @@ pub enum Dtype {
     F16,
     /// 8 bits in blocks of 32
     #[serde(rename = "q8_0")]
+    #[value(name = "q8_0")]
     Q8_0,
     /// 4 bits in blocks of 32
     #[serde(rename = "q4_0")]
+    #[value(name = "q4_0")]
     Q4_0,
     /// 4 bits and an offset in blocks of 32
     #[serde(rename = "q4_1")]
+    #[value(name = "q4_1")]
     Q4_1,
     /// 4 bits in super-blocks of 256
     #[serde(rename = "q4_k")]
+    #[value(name = "q4_k")]
     Q4K,
     /// 6 bits in super-blocks of 256
     #[serde(rename = "q6_k")]
+    #[value(name = "q6_k")]
     Q6K,
 }
 

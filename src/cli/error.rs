@@ -26,12 +26,18 @@ pub(super) fn line(error: &anyhow::Error) -> String {
 
 /// The exit status of a failed run.
 pub(super) fn status(error: &anyhow::Error) -> u8 {
-    if error.downcast_ref::<Usage>().is_some() { 2 } else { 1 }
+    if error.downcast_ref::<Usage>().is_some() {
+        2
+    } else {
+        1
+    }
 }
 
 /// Whether the reader of our output has gone, which is no failure of ours.
 pub(super) fn is_broken_pipe(error: &anyhow::Error) -> bool {
-    let mut io = error.chain().filter_map(|cause| cause.downcast_ref::<std::io::Error>());
+    let mut io = error
+        .chain()
+        .filter_map(|cause| cause.downcast_ref::<std::io::Error>());
     io.any(|error| error.kind() == ErrorKind::BrokenPipe)
 }
 
@@ -57,7 +63,9 @@ mod tests {
     #[test]
     fn joins_causes_once() {
         let io = std::io::Error::new(ErrorKind::NotFound, "no\nsuch file");
-        let error = anyhow::Error::from(io).context("a.gguf: no such file").context("--model");
+        let error = anyhow::Error::from(io)
+            .context("a.gguf: no such file")
+            .context("--model");
         assert_eq!(line(&error), "--model: a.gguf: no such file");
         let other: anyhow::Result<()> = Err(anyhow::anyhow!("deep")).context("outer");
         assert_eq!(line(&other.unwrap_err()), "outer: deep");

@@ -94,11 +94,11 @@ pub(super) fn run(args: &GenerateArgs) -> Result<bool> {
 
 /// What runs, in one line.
 fn header(plan: &Plan) -> Result<()> {
-    let mut line = format!("{}: drafter {}", plan.model.display(), word(plan.drafter));
+    let mut line = format!("{}: drafter {}", plan.model.display(), word(&plan.drafter));
     if let (Some(depth), Some(pick)) = (plan.depth, plan.pick) {
-        line += &format!(", depth {depth}, pick {}", word(pick));
+        line += &format!(", depth {depth}, pick {}", word(&pick));
     }
-    line += &format!(", rule {}", word(plan.rule));
+    line += &format!(", rule {}", word(&plan.rule));
     if let Some(request) = &plan.request {
         line += &format!(", temperature {}", request.sampling.temperature);
     }
@@ -106,7 +106,7 @@ fn header(plan: &Plan) -> Result<()> {
 }
 
 /// The word that a flag is given by.
-fn word(value: impl ValueEnum) -> String {
+fn word(value: &impl ValueEnum) -> String {
     let value = value.to_possible_value();
     value.map_or_else(String::new, |value| value.get_name().to_owned())
 }

@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 
 use super::{error::usage, plan::Plan};
 use crate::{
-    request::{RequestError, RequestSpec},
+    request::{RequestError, RequestSpec, system_seed},
     sample::derive_line,
 };
 
@@ -54,7 +54,9 @@ fn read(path: &Path, seed: Option<u64>) -> Result<Vec<Job>> {
     let bytes = std::fs::read(path).with_context(|| format!("--requests {}", path.display()))?;
     let lines = bytes.split(|byte| *byte == b'\n').zip(1..);
     let lines = lines.filter(|(line, _)| !line.trim_ascii().is_empty());
-    Ok(lines.map(|(line, number)| job(line, number, seed)).collect())
+    Ok(lines
+        .map(|(line, number)| job(line, number, seed))
+        .collect())
 }
 
 fn job(line: &[u8], number: u64, seed: Option<u64>) -> Job {
@@ -67,11 +69,6 @@ fn job(line: &[u8], number: u64, seed: Option<u64>) -> Job {
         spec
     });
     Job { id, spec }
-}
-
-/// A seed that a reader of JSON keeps exactly: below 2^53.
-fn system_seed() -> u64 {
-    rand::random::<u64>() >> 11
 }
 
 #[cfg(test)]
@@ -101,8 +98,10 @@ mod tests {
     #[test]
     fn unseeded_requests_get_different_seeds_below_2_to_53() {
         let jobs = read_text(&b"{\"prompt\":\"x\"}\n".repeat(100), None);
-        let seeds: std::collections::BTreeSet<_> =
-            jobs.iter().map(|job| job.spec.as_ref().unwrap().seed.unwrap()).collect();
+        let seeds: std::collections::BTreeSet<_> = jobs
+            .iter()
+            .map(|job| job.spec.as_ref().unwrap().seed.unwrap())
+            .collect();
         assert_eq!(seeds.len(), 100);
         assert!(seeds.iter().all(|seed| *seed < 1 << 53));
     }

@@ -17,9 +17,7 @@ use std::{ffi::OsString, io::Write, process::ExitCode};
 use clap::Parser;
 use tracing_subscriber::EnvFilter;
 
-pub use args::{
-    Cli, Command, DrafterKind, Dtype, GenerateArgs, InspectArgs, PickKind, RuleKind,
-};
+pub use args::{Cli, Command, DrafterKind, Dtype, GenerateArgs, InspectArgs, PickKind, RuleKind};
 pub use error::Usage;
 pub use models::Opened;
 pub use plan::Plan;

@@ -13,10 +13,8 @@ use super::{
 use crate::{
     TokenId,
     draft::{Drafter, ModelDrafter, Ngram, NoDrafter, Pick, Script},
-    model::{
-        self, Llama, LoadOptions, Target,
-        load::{Checkpoint, Problem, gguf::Metadata},
-    },
+    kernels::Format,
+    model::{self, Llama, LoadOptions, Target, load::Checkpoint},
     text::{Agreement, ChatTemplate, TextError, Tokenizer, Vocabulary},
 };
 
@@ -48,7 +46,8 @@ impl Opened {
         let mut warnings = Vec::new();
         let (tokenizer, chat) = match checkpoint.metadata() {
             Some(metadata) => {
-                let words = vocabulary(metadata).map_err(|problem| problem.in_file(path))?;
+                let about = || path.display().to_string();
+                let words = Vocabulary::from_metadata(metadata).with_context(about)?;
                 let words = words.unwrap_or_default();
                 let tokenizer = match words.tokenizer() {
                     Ok(tokenizer) => Some(tokenizer),
@@ -57,14 +56,17 @@ impl Opened {
                         warnings.push(format!("{}: {error}", path.display()));
                         None
                     }
-                    Err(error) => return Err(error).with_context(|| path.display().to_string()),
+                    Err(error) => return Err(error).with_context(about),
                 };
                 let chat = words.chat_template();
-                (tokenizer, chat.with_context(|| path.display().to_string())?)
+                (tokenizer, chat.with_context(about)?)
             }
             None => {
                 let file = path.join("tokenizer.json");
-                let tokenizer = file.exists().then(|| Tokenizer::from_json(&file)).transpose()?;
+                let tokenizer = file
+                    .exists()
+                    .then(|| Tokenizer::from_json(&file))
+                    .transpose()?;
                 (tokenizer, ChatTemplate::from_dir(path)?)
             }
         };
@@ -81,7 +83,10 @@ impl Opened {
     pub fn eos(&self) -> Vec<TokenId> {
         let mut all = self.checkpoint.eos().to_vec();
         if let (Some(chat), Some(tokenizer)) = (&self.chat, &self.tokenizer) {
-            all.extend(chat.end_token(tokenizer).filter(|id| !self.checkpoint.eos().contains(id)));
+            all.extend(
+                chat.end_token(tokenizer)
+                    .filter(|id| !self.checkpoint.eos().contains(id)),
+            );
         }
         all
     }
@@ -90,7 +95,9 @@ impl Opened {
     #[must_use]
     pub fn valid(&self) -> usize {
         let vocab = self.checkpoint.config().vocab;
-        self.tokenizer.as_ref().map_or(vocab, |tokenizer| tokenizer.valid().min(vocab))
+        self.tokenizer
+            .as_ref()
+            .map_or(vocab, |tokenizer| tokenizer.valid().min(vocab))
     }
 
     /// Bytes of keys and values a token.
@@ -107,7 +114,11 @@ impl Opened {
             threads: Some(plan.threads),
         };
         let mut progress = |done, all| busy.reached(done, all);
-        Ok(Arc::new(Llama::load_with(&self.checkpoint, &options, &mut progress)?))
+        Ok(Arc::new(Llama::load_with(
+            &self.checkpoint,
+            &options,
+            &mut progress,
+        )?))
     }
 }
 
@@ -216,48 +227,18 @@ fn agree(target: &Opened, draft: &Opened, path: &Path, allow: bool) -> Result<()
     Ok(())
 }
 
-/// What GGUF metadata says about text; none if it says nothing.
-fn vocabulary(metadata: &Metadata) -> Result<Option<Vocabulary>, Problem> {
-    let text = |key| Ok(metadata.str(key)?.map(str::to_owned));
-    let Some(model) = text("tokenizer.ggml.model")? else {
-        return Ok(None);
-    };
-    let list = |key| {
-        let strings = metadata.strings(key)?.unwrap_or_default();
-        Ok(strings.into_iter().map(str::to_owned).collect())
-    };
-    let id = |key: &str| {
-        let value = metadata.uint(key)?;
-        // An id beyond 32 bits is no token's; the tokenizer says so of the largest one.
-        Ok(value.map(|id| TokenId::try_from(id).unwrap_or(TokenId::MAX)))
-    };
-    let types = metadata.ints("tokenizer.ggml.token_type")?.unwrap_or_default();
-    Ok(Some(Vocabulary {
-        model,
-        pre: text("tokenizer.ggml.pre")?.unwrap_or_default(),
-        tokens: list("tokenizer.ggml.tokens")?,
-        merges: list("tokenizer.ggml.merges")?,
-        types: types.into_iter().map(|x| u32::try_from(x).unwrap_or(0)).collect(),
-        bos: id("tokenizer.ggml.bos_token_id")?,
-        eos: id("tokenizer.ggml.eos_token_id")?,
-        add_bos: metadata.bool("tokenizer.ggml.add_bos_token")?,
-        add_space_prefix: metadata.bool("tokenizer.ggml.add_space_prefix")?.unwrap_or(false),
-        chat_template: text("tokenizer.chat_template")?,
-    }))
-}
-
 impl From<Dtype> for model::Dtype {
     fn from(dtype: Dtype) -> Self {
         match dtype {
             Dtype::AsStored => Self::AsStored,
-            Dtype::F32 => Self::F32,
-            Dtype::Bf16 => Self::Bf16,
-            Dtype::F16 => Self::F16,
-            Dtype::Q8_0 => Self::Q8_0,
-            Dtype::Q4_0 => Self::Q4_0,
-            Dtype::Q4_1 => Self::Q4_1,
-            Dtype::Q4K => Self::Q4K,
-            Dtype::Q6K => Self::Q6K,
+            Dtype::F32 => Self::To(Format::F32),
+            Dtype::Bf16 => Self::To(Format::BF16),
+            Dtype::F16 => Self::To(Format::F16),
+            Dtype::Q8_0 => Self::To(Format::Q8_0),
+            Dtype::Q4_0 => Self::To(Format::Q4_0),
+            Dtype::Q4_1 => Self::To(Format::Q4_1),
+            Dtype::Q4K => Self::To(Format::Q4K),
+            Dtype::Q6K => Self::To(Format::Q6K),
         }
     }
 }

@@ -10,7 +10,7 @@ use anyhow::{Context, Result};
 use serde::Serialize;
 
 use super::{
-    args::{Dtype, DrafterKind, GenerateArgs, PickKind, RuleKind},
+    args::{DrafterKind, Dtype, GenerateArgs, PickKind, RuleKind},
     error::usage,
     request_args::flag,
 };
@@ -85,6 +85,9 @@ impl Plan {
         }
         if args.allow_tokenizer_mismatch && drafter != DrafterKind::Model {
             return usage("--allow-tokenizer-mismatch", "needs --drafter model");
+        }
+        if args.concurrency.is_some() && args.requests.is_none() {
+            return usage("--concurrency", "needs --requests");
         }
         let max_batch = usize::from(args.max_batch);
         let concurrency = args.concurrency.map_or(max_batch, usize::from);
@@ -168,7 +171,9 @@ fn drafter(args: &GenerateArgs) -> Result<DrafterKind> {
     match (args.drafter, &args.draft) {
         (None, None) => Ok(DrafterKind::None),
         (None, Some(path)) => kind_of(path),
-        (Some(DrafterKind::None), Some(_)) => usage("--draft", "cannot be used with --drafter none"),
+        (Some(DrafterKind::None), Some(_)) => {
+            usage("--draft", "cannot be used with --drafter none")
+        }
         (Some(DrafterKind::Ngram), Some(_)) => usage("--draft", "--drafter ngram reads no file"),
         (Some(DrafterKind::Model), None) => usage("--draft", "missing; --drafter model needs it"),
         (Some(DrafterKind::Script), None) => usage("--draft", "missing; --drafter script needs it"),
@@ -183,7 +188,9 @@ fn kind_of(path: &Path) -> Result<DrafterKind> {
     }
     let about = || format!("--draft {}", path.display());
     let mut head = [0; 64];
-    let read = File::open(path).and_then(|mut file| file.read(&mut head)).with_context(about)?;
+    let read = File::open(path)
+        .and_then(|mut file| file.read(&mut head))
+        .with_context(about)?;
     let head = &head[..read];
     if head.starts_with(b"GGUF") {
         return Ok(DrafterKind::Model);

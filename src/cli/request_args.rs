@@ -5,11 +5,7 @@ use std::path::PathBuf;
 use anyhow::{Context, Result};
 use clap::Args;
 
-use crate::{
-    TokenId,
-    request::RequestSpec,
-    sample::RawParams,
-};
+use crate::{TokenId, request::RequestSpec, sample::RawParams};
 
 /// Flags of one request, without the seed, which --requests has too.
 #[derive(Clone, Debug, Default, Args)]
@@ -23,22 +19,32 @@ pub struct RequestArgs {
     #[arg(long, value_name = "FILE", conflicts_with = "prompt_ids")]
     pub prompt_file: Option<PathBuf>,
     /// Prompt as token ids
-    #[arg(long, value_name = "ID,…", value_delimiter = ',')]
+    #[arg(
+        long,
+        value_name = "ID,…",
+        allow_hyphen_values = true,
+        value_delimiter = ','
+    )]
     pub prompt_ids: Option<Vec<TokenId>>,
     /// Apply the chat template to the prompt
     #[arg(long, conflicts_with = "prompt_ids")]
     pub chat: bool,
     /// System turn before the prompt
-    #[arg(long, value_name = "TEXT", allow_hyphen_values = true, requires = "chat")]
+    #[arg(
+        long,
+        value_name = "TEXT",
+        allow_hyphen_values = true,
+        requires = "chat"
+    )]
     pub system: Option<String>,
     /// Most tokens to generate [default: 256]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub max_tokens: Option<usize>,
     /// 0 to 100 [default: 0, the likeliest token]
     #[arg(long, value_name = "T", allow_negative_numbers = true)]
     pub temperature: Option<f64>,
     /// Keep the K likeliest tokens [default: 0, off]
-    #[arg(long, value_name = "K")]
+    #[arg(long, value_name = "K", allow_negative_numbers = true)]
     pub top_k: Option<usize>,
     /// Keep the likeliest tokens up to this mass, above 0, at most 1 [default: 1, off]
     #[arg(long, value_name = "P", allow_negative_numbers = true)]
@@ -56,25 +62,30 @@ pub struct RequestArgs {
     #[arg(long, value_name = "X", allow_negative_numbers = true)]
     pub frequency_penalty: Option<f64>,
     /// Added to a token's logit, -100 to 100 or -inf; repeatable
-    #[arg(long, value_name = "ID=V", value_parser = bias)]
+    #[arg(long, value_name = "ID=V", allow_hyphen_values = true, value_parser = bias)]
     pub logit_bias: Vec<(TokenId, f64)>,
     /// Text that ends the output; repeatable
     #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
     pub stop: Vec<String>,
     /// Token that ends the output; repeatable
-    #[arg(long, value_name = "ID")]
+    #[arg(long, value_name = "ID", allow_negative_numbers = true)]
     pub stop_id: Vec<TokenId>,
     /// The model's end tokens do not end the output
     #[arg(long)]
     pub ignore_eos: bool,
     /// No end before this many tokens [default: 0]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub min_tokens: Option<usize>,
     /// Number of independent choices, 1 to 65536 [default: 1]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub n: Option<usize>,
     /// Report log-probabilities, and those of the K likeliest tokens
-    #[arg(long, value_name = "K", requires = "json")]
+    #[arg(
+        long,
+        value_name = "K",
+        allow_negative_numbers = true,
+        requires = "json"
+    )]
     pub logprobs: Option<usize>,
     /// Decode this request without drafts
     #[arg(long)]
@@ -91,7 +102,8 @@ impl RequestArgs {
         let default = RequestSpec::default();
         let file = self.prompt_file.as_ref();
         let file = file.map(|path| {
-            std::fs::read_to_string(path).with_context(|| format!("--prompt-file {}", path.display()))
+            std::fs::read_to_string(path)
+                .with_context(|| format!("--prompt-file {}", path.display()))
         });
         Ok(RequestSpec {
             id: None,
@@ -106,7 +118,9 @@ impl RequestArgs {
                 top_k: self.top_k.unwrap_or(neutral.top_k),
                 top_p: self.top_p.unwrap_or(neutral.top_p),
                 min_p: self.min_p.unwrap_or(neutral.min_p),
-                repetition_penalty: self.repetition_penalty.unwrap_or(neutral.repetition_penalty),
+                repetition_penalty: self
+                    .repetition_penalty
+                    .unwrap_or(neutral.repetition_penalty),
                 presence_penalty: self.presence_penalty.unwrap_or(neutral.presence_penalty),
                 frequency_penalty: self.frequency_penalty.unwrap_or(neutral.frequency_penalty),
                 logit_bias: self.logit_bias.iter().copied().collect(),

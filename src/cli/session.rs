@@ -111,9 +111,19 @@ impl Session<'_> {
         let request = self.resolver.resolve(spec, &job.id, seed);
         let request = request.map_err(|error| error.to_string())?;
         let open = request.n;
-        let handle = self.engine.submit(request).map_err(|error| error.to_string())?;
+        let handle = self
+            .engine
+            .submit(request)
+            .map_err(|error| error.to_string())?;
         let config = self.config(&job.id, Some(spec));
-        Ok((handle, Running { index, open, config }))
+        Ok((
+            handle,
+            Running {
+                index,
+                open,
+                config,
+            },
+        ))
     }
 
     fn config(&self, id: &str, spec: Option<&RequestSpec>) -> Plan {

@@ -34,11 +34,11 @@ impl Resolver {
         seed: u64,
     ) -> Result<Request, RequestError> {
         let params = spec.check()?;
-        for (bias, _) in &params.logit_bias {
-            self.known("logit_bias", *bias)?;
+        for id in params.logit_bias.keys() {
+            self.known("logit_bias", *id)?;
         }
-        for stop in &spec.stop_id {
-            self.known("stop_id", *stop)?;
+        for id in &spec.stop_id {
+            self.known("stop_id", *id)?;
         }
         let request = Request {
             id: spec.id.clone().unwrap_or_else(|| id.to_owned()),

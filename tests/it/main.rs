@@ -1,10 +1,13 @@
 //! The integration tests, one binary.
 
 mod cases;
+mod cli;
+mod docs;
 mod fixtures;
-mod law;
 mod forward;
+mod law;
 mod load;
 mod lossless;
 mod support;
 mod text;
+mod tidy;

@@ -1,0 +1,108 @@
+//! The command line, run as a program on tiny checkpoints.
+
+mod flags;
+mod inspect;
+mod requests;
+mod results;
+mod tokenizers;
+
+use std::{
+    path::{Path, PathBuf},
+    process::Command,
+    sync::LazyLock,
+};
+
+use eyrie_fixtures::{Fixture, Quant, td, tt};
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// Files of all tests here: `tt` and `td` with a tokenizer, `bare` and `bare2` without, `tt.gguf`,
+/// `script.json`, `empty.json`, `prompt.txt`, `requests.jsonl`, `other.jsonl`.
+static FILES: LazyLock<TempDir> = LazyLock::new(|| {
+    let dir = TempDir::new().expect("a temporary folder");
+    let at = |name: &str| dir.path().join(name);
+    let spoken = |fixture: Fixture| Fixture {
+        tokenizer: true,
+        ..fixture
+    };
+    spoken(tt()).write_dir(&at("tt")).expect("tt");
+    spoken(td()).write_dir(&at("td")).expect("td");
+    spoken(tt())
+        .write_gguf(&at("tt.gguf"), Quant::Q8_0)
+        .expect("tt.gguf");
+    tt().write_dir(&at("bare")).expect("bare");
+    td().write_dir(&at("bare2")).expect("bare2");
+    for (name, text) in [
+        ("script.json", " [[1,2],[],[63,4,5]]"),
+        ("empty.json", "[]"),
+        ("prompt.txt", "the cat\n"),
+        ("requests.jsonl", "{\"prompt\":\"the\"}\n"),
+        ("other.jsonl", "{\"prompt\":\"a\"}\n"),
+        ("blank.jsonl", "\n \n"),
+    ] {
+        std::fs::write(at(name), text).expect("a file is written");
+    }
+    dir
+});
+
+fn file(name: &str) -> PathBuf {
+    FILES.path().join(name)
+}
+
+/// What a run of the program gave.
+#[derive(Debug)]
+struct Ran {
+    code: i32,
+    out: String,
+    err: String,
+}
+
+impl Ran {
+    fn lines(&self) -> Vec<Value> {
+        let parse = |line| serde_json::from_str(line).expect("every line is JSON");
+        self.out.lines().map(parse).collect()
+    }
+
+    /// The only result of a run that must have gone well.
+    fn result(&self) -> Value {
+        assert_eq!(self.code, 0, "{}", self.err);
+        let mut lines = self.lines();
+        assert_eq!(lines.len(), 1, "{}", self.out);
+        lines.remove(0)
+    }
+}
+
+/// Runs `eyrie` with `args`, in which `@name` is the path of a file of [`FILES`].
+fn eyrie(args: &[&str]) -> Ran {
+    let path = |arg: &&str| match arg.strip_prefix('@') {
+        Some(name) => file(name).display().to_string(),
+        None => (*arg).to_owned(),
+    };
+    let output = Command::new(env!("CARGO_BIN_EXE_eyrie"))
+        .args(args.iter().map(path))
+        .env_remove("RUST_LOG")
+        .output()
+        .expect("the program runs");
+    Ran {
+        code: output.status.code().expect("an exit status"),
+        out: String::from_utf8(output.stdout).expect("text on stdout"),
+        err: String::from_utf8(output.stderr).expect("text on stderr"),
+    }
+}
+
+fn generate(args: &[&str]) -> Ran {
+    eyrie(&[&["generate"], args].concat())
+}
+
+/// A run on the tiny target with a prompt, as JSON.
+fn on_tt(args: &[&str]) -> Ran {
+    let base = ["--model", "@tt", "--json", "--threads", "1"];
+    generate(&[&base, args].concat())
+}
+
+/// A requests file of these lines.
+fn requests_file(dir: &Path, lines: &[&str]) -> String {
+    let path = dir.join("requests.jsonl");
+    std::fs::write(&path, lines.join("\n")).expect("a file is written");
+    path.display().to_string()
+}
