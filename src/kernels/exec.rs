@@ -45,7 +45,7 @@ pub struct Threads {
 }
 
 impl Threads {
-    /// `count` threads of its own, or rayon's shared pool.
+    /// `count` threads of its own (one is the caller's), or rayon's shared pool.
     ///
     /// # Errors
     /// If the system cannot start them.
@@ -54,7 +54,7 @@ impl Threads {
         let pool = own.map(|count| ThreadPoolBuilder::new().num_threads(count).build());
         Ok(Self {
             pool: pool.transpose()?,
-            serial: count == Some(1),
+            serial: count.is_some_and(|count| count < 2),
         })
     }
 

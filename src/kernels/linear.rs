@@ -149,33 +149,39 @@ impl Weight {
         );
         // Unpacking costs about as much as one more row.
         let work = (rows + 1) * self.outputs * self.width;
-        if rows == 0 {
-        } else if !exec.parallel(work) {
+        if !exec.parallel(work) || rows == 0 {
             dispatch(Tile {
                 weight: self,
                 first: 0,
+                outputs: self.outputs,
                 x,
                 y,
                 strides: (1, self.outputs),
-                outputs: self.outputs,
             });
-        } else {
-            // By outputs first, so that each task owns its part.
-            let mut turned = vec![0.0; y.len()];
-            exec.chunks(&mut turned, TASK * rows, work, |task, part| {
+            return;
+        }
+        // By outputs first, so that each task owns its part.
+        let tasks = |y: &mut [f32]| {
+            exec.chunks(y, TASK * rows, work, |task, part| {
                 dispatch(Tile {
                     weight: self,
                     first: task * TASK,
-                    x,
                     outputs: part.len() / rows,
+                    x,
                     y: part,
                     strides: (rows, 1),
                 });
             });
-            for (r, row) in y.chunks_exact_mut(self.outputs).enumerate() {
-                for (y, column) in row.iter_mut().zip(turned.chunks_exact(rows)) {
-                    *y = column[r];
-                }
+        };
+        if rows == 1 {
+            tasks(y);
+            return;
+        }
+        let mut turned = vec![0.0; y.len()];
+        tasks(&mut turned);
+        for (r, row) in y.chunks_exact_mut(self.outputs).enumerate() {
+            for (y, column) in row.iter_mut().zip(turned.chunks_exact(rows)) {
+                *y = column[r];
             }
         }
     }

@@ -116,14 +116,8 @@ impl Rows {
         tokens: &[TokenId],
         wanted: Wanted,
     ) -> Result<()> {
-        let parents: Vec<_> = (0..)
-            .map(Some)
-            .take(tokens.len().saturating_sub(1))
-            .collect();
-        let parents: Vec<_> = std::iter::once(None)
-            .chain(parents)
-            .take(tokens.len())
-            .collect();
+        let parents = std::iter::once(None).chain((0..).map(Some));
+        let parents: Vec<_> = parents.take(tokens.len()).collect();
         self.span(seq, base, tokens, &parents, wanted)
     }
 

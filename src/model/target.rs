@@ -82,11 +82,15 @@ impl Llama {
         options: &LoadOptions,
         progress: &mut dyn FnMut(usize, usize),
     ) -> Result<Self> {
-        let threads = Threads::new(options.threads).map_err(|error| ErrorKind::Setting {
+        let refused = |accepted: String| ErrorKind::Setting {
             name: "threads",
-            value: options.threads.map_or_else(String::new, |n| n.to_string()),
-            accepted: error.to_string(),
-        })?;
+            value: options.threads.unwrap_or_default().to_string(),
+            accepted,
+        };
+        if options.threads == Some(0) {
+            return Err(refused("accepted are 1 or more".to_owned()).into());
+        }
+        let threads = Threads::new(options.threads).map_err(|error| refused(error.to_string()))?;
         let mut reader = Reader {
             checkpoint,
             dtype: options.dtype,

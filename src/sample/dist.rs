@@ -5,8 +5,8 @@ use crate::TokenId;
 /// A probability law on the tokens: a support with natural logarithms of probabilities.
 ///
 /// Invariants, kept by construction (only this module's folder makes one): the support is not
-/// empty, its ids ascend strictly, every `ln p` is finite and at most 0 (up to rounding), and the probabilities sum
-/// to 1 up to rounding. A token outside the support has probability exactly 0 and cannot be
+/// empty, its ids ascend strictly, every `ln p` is finite and at most 0, and the probabilities sum
+/// to 1, both up to rounding. A token outside the support has probability exactly 0 and cannot be
 /// chosen; one inside may be so improbable that [`Dist::p`] underflows to 0 while [`Dist::ln_p`]
 /// does not.
 #[derive(Clone, Debug, PartialEq)]

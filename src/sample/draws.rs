@@ -183,7 +183,7 @@ impl Draws for Keyed {
     }
 
     /// Starts from the most probable token and computes the two logarithms of a `G` only where
-    /// [`ceiling`] leaves a chance: about two or three times a call, whatever the vocabulary.
+    /// `ceiling` leaves a chance: about two or three times a call, whatever the vocabulary.
     fn choose(&self, law: &Dist, at: Key) -> TokenId {
         let start = law.peak();
         let id = law.ids()[start];

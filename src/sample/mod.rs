@@ -1,7 +1,7 @@
 //! Logits to probabilities to a token, in exactly one place.
 //!
 //! A [`Chain`] turns one row of logits and the [`History`] before it into a law, a [`Dist`];
-//! [`choose`] turns a law and the index of the token into the token. The same two functions serve
+//! [`choose()`] turns a law and the index of the token into the token. The same two functions serve
 //! target rows and draft rows, with and without speculation: that is what makes the two runs equal.
 //!
 //! # Order of the chain
@@ -30,8 +30,8 @@
 //! ```
 //! use eyrie::sample::{Chain, Counts, History, RawParams, SamplingParams};
 //!
-//! let params = SamplingParams::new(RawParams { temperature: 0.5, top_p: 0.8, ..RawParams::default() })?;
-//! let chain = Chain::new(params, 3, 3, vec![])?;
+//! let raw = RawParams { temperature: 0.5, top_p: 0.8, ..RawParams::default() };
+//! let chain = Chain::new(SamplingParams::new(raw)?, 3, 3, vec![])?;
 //! let counts = Counts::new(&[]);
 //! let law = chain.law(&[3.0, 2.0, 1.0], &History { counts: &counts, path: &[] })?;
 //! assert_eq!(law.iter().collect::<Vec<_>>(), [(0, 0.0)]);
