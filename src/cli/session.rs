@@ -21,6 +21,7 @@ use crate::{
 struct Running {
     index: usize,
     open: usize,
+    prompt: usize,
     config: Plan,
 }
 
@@ -56,13 +57,15 @@ impl Session<'_> {
         let mut queue: VecDeque<(usize, Job)> = jobs.into_iter().enumerate().collect();
         let mut running: BTreeMap<RequestHandle, Running> = BTreeMap::new();
         let mut totals = Totals::default();
-        let mut busy = Some(Busy::start("reading the prompt"));
+        let mut busy = Some(Busy::start("reading prompts"));
+        let (mut read, mut prompts) = (0, 0);
         loop {
             while running.len() < self.plan.concurrency
                 && let Some((index, job)) = queue.pop_front()
             {
                 match self.submit(index, &job) {
                     Ok((handle, request)) => {
+                        prompts += request.prompt;
                         running.insert(handle, request);
                     }
                     Err(error) => {
@@ -73,6 +76,10 @@ impl Session<'_> {
             }
             if running.is_empty() {
                 break;
+            }
+            if let Some(busy) = &busy {
+                busy.reached(read.min(prompts), prompts);
+                read += self.plan.prefill_chunk * running.len();
             }
             for event in self.engine.step() {
                 match event {
@@ -110,7 +117,7 @@ impl Session<'_> {
         let seed = spec.seed.unwrap_or_default();
         let request = self.resolver.resolve(spec, &job.id, seed);
         let request = request.map_err(|error| error.to_string())?;
-        let open = request.n;
+        let (open, prompt) = (request.n, request.prompt.len());
         let handle = self
             .engine
             .submit(request)
@@ -121,6 +128,7 @@ impl Session<'_> {
             Running {
                 index,
                 open,
+                prompt,
                 config,
             },
         ))

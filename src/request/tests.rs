@@ -44,6 +44,10 @@ fn every_field_is_read_and_shown_again() {
         let spec = RequestSpec::from_line(&line).unwrap_or_else(|error| panic!("{line}: {error}"));
         let shown = serde_json::to_value(&spec).unwrap();
         assert_ne!(shown[field], plain[field], "{field}");
+        let mut again = shown.clone();
+        let fields = again.as_object_mut().unwrap();
+        fields.retain(|_, value| !value.is_null());
+        assert_eq!(RequestSpec::from_line(&again.to_string()).unwrap(), spec);
         if !value.contains("-100") {
             let given: serde_json::Value = serde_json::from_str(value).unwrap();
             let same = shown[field] == given || shown[field].as_f64() == given.as_f64();

@@ -65,6 +65,7 @@ const KNOT: [(&str, &str); 2] = [("sequence", "commit"), ("sequence", "draft")];
 /// Files in which `unsafe` may be written.
 const UNSAFE: [&str; 0] = [];
 
+/// Tests may be longer: a list of cases is one file.
 const MOST_LINES: usize = 700;
 
 fn root() -> &'static Path {
@@ -101,7 +102,7 @@ fn files(endings: &[&str]) -> BTreeMap<String, String> {
             }
         }
     }
-    assert!(found.len() > 5, "{endings:?}: {found:?}");
+    assert!(!found.is_empty(), "no file ends with {endings:?}");
     found
 }
 
@@ -289,7 +290,7 @@ fn files_are_small_documented_and_finished() {
     for (path, text) in files(&[".rs"]) {
         let lines = text.lines().count();
         assert!(
-            lines <= MOST_LINES,
+            path.starts_with("tests/") || lines <= MOST_LINES,
             "{path} has {lines} lines, more than {MOST_LINES}"
         );
         let test_sibling = path.ends_with("/tests.rs");

@@ -157,3 +157,36 @@ fn without_json_every_result_has_a_header() {
         .collect();
     assert_eq!(headers, ["== 1", "== x choice 0", "== x choice 1", "== 3"]);
 }
+
+#[test]
+fn a_conversation_is_the_chat_flags_spelled_out() {
+    let dir = TempDir::new().unwrap();
+    let lines = [
+        r#"{"prompt":"the cat","system":"be brief","chat":true,"max_tokens":8}"#,
+        r#"{"messages":[{"role":"system","content":"be brief"},{"role":"user","content":"the cat"}],"max_tokens":8}"#,
+        r#"{"messages":[{"role":"user","content":"the cat"}],"system":"be brief","max_tokens":8}"#,
+        r#"{"prompt":"the cat","max_tokens":8}"#,
+    ];
+    let file = requests_file(dir.path(), &lines);
+    let results = on_tt(&["--requests", &file]).lines();
+    let flags = [
+        "--prompt",
+        "the cat",
+        "--chat",
+        "--system",
+        "be brief",
+        "--max-tokens",
+        "8",
+    ];
+    let by_flags = on_tt(&flags).result();
+    let spoken = |result: &Value| {
+        (
+            result["usage"]["prompt_tokens"].as_u64(),
+            result["tokens"].to_string(),
+        )
+    };
+    for result in &results[..3] {
+        assert_eq!(spoken(result), spoken(&by_flags));
+    }
+    assert!(spoken(&results[3]).0 < spoken(&by_flags).0);
+}

@@ -467,3 +467,31 @@ fn a_stop_text_is_cut_from_the_text_and_stays_in_the_tokens() {
         assert!(whole["tokens"].as_array().unwrap().starts_with(tokens));
     }
 }
+
+#[test]
+fn a_reader_that_leaves_is_no_error() {
+    let mut child = std::process::Command::new(env!("CARGO_BIN_EXE_eyrie"))
+        .args([
+            "generate",
+            "--prompt",
+            "the",
+            "--max-tokens",
+            "200",
+            "--ignore-eos",
+            "--model",
+        ])
+        .arg(super::file("tt"))
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .expect("the program runs");
+    drop(child.stdout.take());
+    let ended = child.wait_with_output().expect("it ends");
+    assert_eq!(
+        (
+            ended.status.code(),
+            String::from_utf8_lossy(&ended.stderr).as_ref()
+        ),
+        (Some(0), "")
+    );
+}
