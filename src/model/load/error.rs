@@ -239,12 +239,12 @@ pub enum Problem {
         places: String,
     },
     /// A tensor of the network that no file holds.
-    #[error("tensor {tensor} is missing; accepted is one of shape {shape:?}")]
+    #[error("tensor {tensor} is missing; accepted is {accepted}")]
     MissingTensor {
         /// The tensor's canonical name.
         tensor: String,
-        /// Its shape by the configuration.
-        shape: Vec<usize>,
+        /// What would be accepted.
+        accepted: String,
     },
     /// A tensor that the network has no place for.
     #[error("tensor {tensor} has no place in the network: {why}")]

@@ -132,14 +132,9 @@ impl Checkpoint {
     /// If there is none, or the file cannot be read.
     pub fn stored(&self, name: &str) -> Result<Stored, LoadError> {
         let entry = self.tensors.get(name).ok_or_else(|| {
-            let shape = self.config.tensors().find(|(known, ..)| known == name);
-            LoadError::new(
-                &self.path,
-                Problem::MissingTensor {
-                    tensor: name.to_owned(),
-                    shape: shape.map(|(_, shape, _)| shape).unwrap_or_default(),
-                },
-            )
+            let accepted = "the name of a tensor of this checkpoint".to_owned();
+            let tensor = name.to_owned();
+            Problem::MissingTensor { tensor, accepted }.in_file(&self.path)
         })?;
         entry.read(name)
     }

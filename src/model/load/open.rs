@@ -66,15 +66,7 @@ fn directory(dir: &Path) -> Result<Checkpoint, LoadError> {
     let mut warnings = Vec::new();
     let entries = match (single.exists(), index.exists()) {
         (true, false) => shard(&single)?,
-        (false, true) => sharded(dir, &index, &mut warnings)?,
-        (true, true) => {
-            let problem = Problem::Contradiction {
-                one: format!("there is {SINGLE}"),
-                other: format!("there is {INDEX} too"),
-                accepted: "one of the two".to_owned(),
-            };
-            return Err(problem.in_file(dir));
-        }
+        (has_single, true) => sharded(dir, &index, has_single, &mut warnings)?,
         (false, false) => {
             let problem = Problem::Unrecognised {
                 found: "there are no weights".to_owned(),
@@ -150,9 +142,18 @@ fn shard(path: &Path) -> Result<BTreeMap<String, Entry>, LoadError> {
 fn sharded(
     dir: &Path,
     path: &Path,
+    has_single: bool,
     warnings: &mut Vec<String>,
 ) -> Result<BTreeMap<String, Entry>, LoadError> {
     let index = Index::parse(&read_json(path)?).map_err(|p| p.in_file(path))?;
+    if has_single && !index.shards().contains(SINGLE) {
+        let problem = Problem::Contradiction {
+            one: format!("there is {SINGLE}"),
+            other: format!("{INDEX} does not name it"),
+            accepted: "one of the two, or an index that names the file".to_owned(),
+        };
+        return Err(problem.in_file(dir));
+    }
     let mut shards = BTreeMap::new();
     for name in index.shards() {
         let file = dir.join(name);
@@ -202,8 +203,7 @@ fn sharded(
     }
     let bytes = entries
         .values()
-        .map(|entry| entry.bytes as u64)
-        .sum::<u64>();
+        .fold(0_u64, |sum, entry| sum.saturating_add(entry.bytes as u64));
     if let Some(total) = index.total_size.filter(|total| *total != bytes) {
         warnings.push(format!(
             "{INDEX}: total_size is {total}, but its tensors have {bytes} bytes"
@@ -235,26 +235,7 @@ fn gguf_file(path: &Path) -> Result<Checkpoint, LoadError> {
             entries.insert(info.name, entry);
         }
     }
-    const EMBEDDING: &str = "token_embd.weight";
-    let vocab = match entries.get(EMBEDDING).map(|entry| &entry.shape[..]) {
-        Some([vocab, _]) => *vocab,
-        Some(other) => {
-            let problem = Problem::Shape {
-                tensor: EMBEDDING.to_owned(),
-                found: other.to_vec(),
-                expected: Vec::new(),
-                why: "[vocab, hidden]",
-            };
-            return Err(problem.in_file(path));
-        }
-        None => {
-            let problem = Problem::MissingTensor {
-                tensor: EMBEDDING.to_owned(),
-                shape: Vec::new(),
-            };
-            return Err(problem.in_file(path));
-        }
-    };
+    let vocab = embedding_rows(&entries).map_err(|p| p.in_file(path))?;
     let Declared {
         mut config,
         eos,
@@ -282,6 +263,23 @@ fn gguf_file(path: &Path) -> Result<Checkpoint, LoadError> {
     })
 }
 
+/// The vocabulary, by the tensor that spans it.
+fn embedding_rows(entries: &BTreeMap<String, Entry>) -> Result<usize, Problem> {
+    const EMBEDDING: &str = "token_embd.weight";
+    match entries.get(EMBEDDING).map(|entry| &entry.shape[..]) {
+        Some([vocab, _]) => Ok(*vocab),
+        Some(other) => Err(Problem::Dimensions {
+            tensor: EMBEDDING.to_owned(),
+            shape: other.iter().map(|dim| *dim as u64).collect(),
+            accepted: "two dimensions, [vocab, hidden]",
+        }),
+        None => Err(Problem::MissingTensor {
+            tensor: EMBEDDING.to_owned(),
+            accepted: "one of shape [vocab, hidden]".to_owned(),
+        }),
+    }
+}
+
 /// Gives every tensor of the network its entry, and every entry its place.
 fn matched(
     path: &Path,
@@ -302,7 +300,7 @@ fn matched(
         let Some(entry) = found.remove(&name) else {
             let problem = Problem::MissingTensor {
                 tensor: name,
-                shape: expected,
+                accepted: format!("one of shape {expected:?}, {why}"),
             };
             return Err(problem.in_file(path));
         };

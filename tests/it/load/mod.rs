@@ -2,6 +2,7 @@
 
 mod config;
 mod gguf;
+mod mutants;
 mod safetensors;
 
 use std::{

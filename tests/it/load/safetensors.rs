@@ -23,7 +23,19 @@ fn lies_what_is_no_checkpoint_is_refused() {
 fn lies_single_file_and_index_together() {
     let dir = written(&td());
     Fixture { shards: 2, ..td() }.write_dir(dir.path()).unwrap();
-    refused(dir.path(), &[SINGLE, INDEX, "one of the two"]);
+    refused(
+        dir.path(),
+        &[SINGLE, INDEX, "does not name it", "one of the two"],
+    );
+
+    let dir = written(&td());
+    let names = td()
+        .tensors()
+        .into_iter()
+        .map(|weight| (weight.name, json!(SINGLE)));
+    let index = json!({"weight_map": names.collect::<serde_json::Map<_, _>>()});
+    fs::write(dir.path().join(INDEX), index.to_string()).unwrap();
+    assert_eq!(all(&open(dir.path())), all(&open(written(&td()).path())));
 }
 
 #[test]

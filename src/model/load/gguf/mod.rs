@@ -17,7 +17,8 @@ const DEFAULT_ALIGNMENT: u64 = 32;
 const MAX_KEYS: u64 = 1 << 16;
 const MAX_TENSORS: u64 = 1 << 16;
 const MAX_DIMS: u32 = 4;
-const MAX_NAME: u64 = 1 << 16;
+const MAX_KEY: u64 = 1 << 16;
+const MAX_NAME: u64 = 1 << 10;
 /// Name length, dimension count, one dimension, type, offset.
 const MIN_INFO: u64 = 8 + 4 + 8 + 4 + 8;
 
@@ -75,7 +76,7 @@ impl Header {
 
         let mut metadata = Metadata::default();
         for i in 0..key_count {
-            let key = file.string(MAX_NAME, || format!("the name of metadata key {i}"))?;
+            let key = file.string(MAX_KEY, || format!("the name of metadata key {i}"))?;
             let value = file.value(&key)?;
             if metadata.insert(key.clone(), value).is_some() {
                 return Err(Problem::DuplicateKey { key });
