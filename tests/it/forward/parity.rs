@@ -94,7 +94,7 @@ fn fixtures() -> Vec<(&'static str, Fixture)> {
                 kv_heads: 1,
                 head_dim: 32,
                 theta: 100_000.0,
-                ..two.clone()
+                ..two
             },
         ),
     ]
