@@ -3,7 +3,7 @@
 use super::{
     Exec,
     act::exp,
-    dot::{dots, sum},
+    dot::{dot, sum},
     simd::{Kernel, Lanes, dispatch},
 };
 
@@ -93,8 +93,7 @@ impl Kernel for Head<'_> {
         let mut peak = f32::NEG_INFINITY;
         for slots in [self.keys.prefix, self.keys.path] {
             for slot in slots {
-                let [score] = dots(simd, self.q, [&k[at(slot)..][..head_dim]]);
-                let score = score * scale;
+                let score = dot(simd, self.q, &k[at(slot)..][..head_dim]) * scale;
                 peak = if score > peak { score } else { peak };
                 weights.push(score);
             }

@@ -1,77 +1,105 @@
 //! Dot products with one fixed order.
 //!
 //! Product `k` is added to lane `k % 32`, `k` ascending; the lanes are then folded in halves. The
-//! last chunk of a width that is no multiple of 32 is filled up with zeros.
-
-use pulp::{cast, f32x8};
+//! last chunk of a width that is no multiple of 32 is filled up with zeros. Accumulators are named
+//! one by one and chunks are passed by reference, which keeps both in registers.
 
 use super::simd::Lanes;
 
 const LANES: usize = 32;
-const PARTS: usize = LANES / 8;
 
-type Chunk = [f32; LANES];
-type Acc = [f32x8; PARTS];
+/// 32 values.
+type Chunk = [[f32; 8]; LANES / 8];
 
-/// `x[r] . w` for each `r`. All slices have the length of `w`.
+/// `x . w`; both have the same length.
 #[inline(always)]
-pub(super) fn dots<S: Lanes, const R: usize>(simd: S, w: &[f32], x: [&[f32]; R]) -> [f32; R] {
-    let (chunks, rest) = w.as_chunks::<LANES>();
-    let rows = x.map(|x| {
-        let (full, tail) = x[..w.len()].as_chunks::<LANES>();
-        (&full[..chunks.len()], tail)
-    });
-    let mut acc = [[simd.splat_f32s(0.0); PARTS]; R];
-    for (i, w) in chunks.iter().enumerate() {
-        let w: Acc = cast(*w);
-        for (acc, row) in acc.iter_mut().zip(&rows) {
-            add(simd, acc, cast(row.0[i]), w);
-        }
+pub(super) fn dot<S: Lanes>(simd: S, w: &[f32], x: &[f32]) -> f32 {
+    let ((w, w_rest), (x, x_rest)) = (chunks(w), chunks(x));
+    let mut acc = Acc::zero(simd);
+    for (w, x) in w.iter().zip(x) {
+        acc = acc.add(simd, w, x);
     }
-    if !rest.is_empty() {
-        let w = cast(filled(rest));
-        for (acc, row) in acc.iter_mut().zip(&rows) {
-            add(simd, acc, cast(filled(row.1)), w);
-        }
+    if !w_rest.is_empty() {
+        acc = acc.add(simd, &filled(w_rest), &filled(x_rest));
     }
-    acc.map(
-        #[inline(always)]
-        |acc| fold(simd, acc),
-    )
+    acc.fold(simd)
+}
+
+/// `x . w` and `y . w`, each as [`dot`] has it; all have the same length.
+#[inline(always)]
+pub(super) fn two_dots<S: Lanes>(simd: S, w: &[f32], x: &[f32], y: &[f32]) -> [f32; 2] {
+    let ((w, w_rest), (x, x_rest), (y, y_rest)) = (chunks(w), chunks(x), chunks(y));
+    let (mut a, mut b) = (Acc::zero(simd), Acc::zero(simd));
+    for ((w, x), y) in w.iter().zip(x).zip(y) {
+        a = a.add(simd, w, x);
+        b = b.add(simd, w, y);
+    }
+    if !w_rest.is_empty() {
+        let w = filled(w_rest);
+        a = a.add(simd, &w, &filled(x_rest));
+        b = b.add(simd, &w, &filled(y_rest));
+    }
+    [a.fold(simd), b.fold(simd)]
 }
 
 /// The sum of `x`, in the order of a dot product with ones.
 #[inline(always)]
 pub(super) fn sum<S: Lanes>(simd: S, x: &[f32]) -> f32 {
-    let (chunks, rest) = x.as_chunks::<LANES>();
-    let mut acc: Acc = cast(filled(rest));
-    for chunk in chunks {
-        let chunk: Acc = cast(*chunk);
-        for (acc, x) in acc.iter_mut().zip(chunk) {
-            *acc = simd.add_f32s(*acc, x);
-        }
+    let ones = [[1.0; 8]; LANES / 8];
+    let (x, rest) = chunks(x);
+    let mut acc = Acc::zero(simd);
+    for x in x {
+        acc = acc.add(simd, &ones, x);
     }
-    fold(simd, acc)
+    if !rest.is_empty() {
+        acc = acc.add(simd, &ones, &filled(rest));
+    }
+    acc.fold(simd)
+}
+
+/// Accumulators of 32 lanes.
+struct Acc<S: Lanes>(S::Eight, S::Eight, S::Eight, S::Eight);
+
+impl<S: Lanes> Acc<S> {
+    #[inline(always)]
+    fn zero(simd: S) -> Self {
+        let zero = simd.load(&[0.0; 8]);
+        Self(zero, zero, zero, zero)
+    }
+
+    #[inline(always)]
+    fn add(self, simd: S, w: &Chunk, x: &Chunk) -> Self {
+        Self(
+            step(simd, self.0, &w[0], &x[0]),
+            step(simd, self.1, &w[1], &x[1]),
+            step(simd, self.2, &w[2], &x[2]),
+            step(simd, self.3, &w[3], &x[3]),
+        )
+    }
+
+    #[inline(always)]
+    fn fold(self, simd: S) -> f32 {
+        let even = simd.add(self.0, self.2);
+        let odd = simd.add(self.1, self.3);
+        let [a, b, c, d, e, f, g, h] = simd.store(simd.add(even, odd));
+        ((a + e) + (c + g)) + ((b + f) + (d + h))
+    }
 }
 
 #[inline(always)]
-fn add<S: Lanes>(simd: S, acc: &mut Acc, x: Acc, w: Acc) {
-    for ((acc, x), w) in acc.iter_mut().zip(x).zip(w) {
-        *acc = simd.add_f32s(*acc, simd.mul_f32s(x, w));
-    }
+fn step<S: Lanes>(simd: S, acc: S::Eight, w: &[f32; 8], x: &[f32; 8]) -> S::Eight {
+    simd.add(acc, simd.mul(simd.load(w), simd.load(x)))
+}
+
+#[inline(always)]
+fn chunks(x: &[f32]) -> (&[Chunk], &[f32]) {
+    let (whole, rest) = x.split_at(x.len() / LANES * LANES);
+    (whole.as_chunks().0.as_chunks().0, rest)
 }
 
 #[inline(always)]
 fn filled(tail: &[f32]) -> Chunk {
-    let mut chunk = [0.0; LANES];
-    chunk[..tail.len()].copy_from_slice(tail);
+    let mut chunk = [[0.0; 8]; LANES / 8];
+    chunk.as_flattened_mut()[..tail.len()].copy_from_slice(tail);
     chunk
-}
-
-#[inline(always)]
-fn fold<S: Lanes>(simd: S, acc: Acc) -> f32 {
-    let [a, b, c, d] = acc;
-    let eight = simd.add_f32s(simd.add_f32s(a, c), simd.add_f32s(b, d));
-    let [a, b, c, d, e, f, g, h]: [f32; 8] = cast(eight);
-    ((a + e) + (c + g)) + ((b + f) + (d + h))
 }

@@ -2,7 +2,7 @@
 
 use super::{
     Exec, Format,
-    dot::dots,
+    dot::{dot, two_dots},
     simd::{Kernel, Lanes, dispatch},
     unpack::unpack,
 };
@@ -226,14 +226,14 @@ impl Kernel for Tile<'_> {
                 let (a, b) = x.split_at(width);
                 for (j, w) in w.chunks_exact(width).enumerate() {
                     let to = (block + j) * by_output + 2 * pair * by_row;
-                    [self.y[to], self.y[to + by_row]] = dots(simd, w, [a, b]);
+                    [self.y[to], self.y[to + by_row]] = two_dots(simd, w, a, b);
                 }
             }
             let last = pairs.remainder();
             if !last.is_empty() {
                 let row = self.x.len() / width - 1;
                 for (j, w) in w.chunks_exact(width).enumerate() {
-                    [self.y[(block + j) * by_output + row * by_row]] = dots(simd, w, [last]);
+                    self.y[(block + j) * by_output + row * by_row] = dot(simd, w, last);
                 }
             }
         }

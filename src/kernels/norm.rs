@@ -1,7 +1,7 @@
 //! RMS normalisation.
 
 use super::{
-    dot::dots,
+    dot::dot,
     simd::{Kernel, Lanes, dispatch},
 };
 
@@ -34,7 +34,7 @@ impl Kernel for RmsNorm<'_> {
         let count = width as f32;
         let rows = self.x.chunks_exact(width);
         for (x, out) in rows.zip(self.out.chunks_exact_mut(width)) {
-            let [squares] = dots(simd, x, [x]);
+            let squares = dot(simd, x, x);
             let scale = 1.0 / (squares / count + self.eps).sqrt();
             for ((o, x), w) in out.iter_mut().zip(x).zip(self.weight) {
                 *o = x * scale * w;

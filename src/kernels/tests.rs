@@ -50,11 +50,14 @@ fn ggml(format: Format) -> Option<GgmlDType> {
 fn bytes(format: Format, outputs: usize, width: usize) -> Vec<u8> {
     let floats = values(7, outputs * width);
     let Some(dtype) = ggml(format) else {
-        let blocks = (0..).zip(floats.chunks_exact(32)).flat_map(|(i, block)| {
-            let head = [f16::from_f32(block[0] / 64.0), f16::from_f32(1.0)];
-            let quants = (0u8..32).map(move |j| j.wrapping_mul(53).wrapping_add(i));
-            head.into_iter().flat_map(f16::to_le_bytes).chain(quants)
-        });
+        let blocks = (0..=255)
+            .cycle()
+            .zip(floats.chunks_exact(32))
+            .flat_map(|(i, block)| {
+                let head = [f16::from_f32(block[0] / 64.0), f16::from_f32(1.0)];
+                let quants = (0u8..32).map(move |j| j.wrapping_mul(53).wrapping_add(i));
+                head.into_iter().flat_map(f16::to_le_bytes).chain(quants)
+            });
         return blocks.collect();
     };
     let tensor = Tensor::from_vec(floats, (outputs, width), &Device::Cpu).expect("shape");
