@@ -82,8 +82,8 @@ pub struct GenerateArgs {
     /// Most sequences (choices of requests) in one pass of the target
     #[arg(long, value_name = "N", allow_negative_numbers = true, default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..))]
     pub max_batch: u16,
-    /// Tokens that the cache holds [default: the context for every sequence, up to 2 GiB]
-    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(1..))]
+    /// Tokens that the cache holds, up to 16777216 [default: the context for every sequence, up to 2 GiB]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(1..=16_777_216))]
     pub kv_tokens: Option<u32>,
     /// Most prompt tokens of a sequence in one pass
     #[arg(long, value_name = "N", allow_negative_numbers = true, default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..))]

@@ -167,7 +167,7 @@ impl Models {
         }
         let both = [Some(&models.target), models.draft.as_ref()];
         let width = both.into_iter().flatten().map(Opened::kv_bytes).sum();
-        plan.fit(models.target.checkpoint.config().max_position, width);
+        plan.fit(models.target.checkpoint.config().max_position, width)?;
         Ok(models)
     }
 

@@ -124,10 +124,22 @@ impl Plan {
 
     /// Sets what depends on the target: `context` positions, `width` bytes of keys and values a
     /// token. Without `--kv-tokens`, every sequence gets a whole context, up to 2 GiB.
-    pub(super) fn fit(&mut self, context: usize, width: usize) {
+    ///
+    /// # Errors
+    /// [`Usage`](super::error::Usage) for more memory than there is.
+    pub(super) fn fit(&mut self, context: usize, width: usize) -> Result<()> {
         let most = (KV_BYTES / width.max(1)).max(1);
         let whole = context.saturating_mul(self.max_batch);
-        self.kv_tokens.get_or_insert(whole.min(most));
+        let tokens = *self.kv_tokens.get_or_insert(whole.min(most));
+        let bytes = tokens.saturating_mul(width);
+        if Vec::<u8>::new().try_reserve_exact(bytes).is_err() {
+            let reason = format!(
+                "{tokens} tokens need {} MiB, more than there is",
+                bytes >> 20
+            );
+            return usage("--kv-tokens", reason);
+        }
+        Ok(())
     }
 
     /// How errors call the file of rounds.

@@ -271,6 +271,10 @@ fn wrong_usage_is_one_line_that_names_the_flag() {
         (&["--prompt", "x", "--device", "tpu"], &["--device", "cpu"]),
         (&["--prompt", "x", "--threads", "0"], &["--threads"]),
         (&["--prompt", "x", "--max-batch", "0"], &["--max-batch"]),
+        (
+            &["--prompt", "x", "--kv-tokens", "16777217"],
+            &["--kv-tokens", "1..=16777216"],
+        ),
         (&["--prompt", "x", "--kv-tokens", "0"], &["--kv-tokens"]),
         (
             &["--prompt", "x", "--prefill-chunk", "0"],
