@@ -28,6 +28,7 @@ pub mod kernels;
 pub mod model;
 pub mod text;
 
+pub mod ending;
 pub mod report;
 pub mod request;
 pub mod round;

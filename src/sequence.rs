@@ -4,12 +4,33 @@ use std::{sync::Arc, time::Instant};
 
 use crate::{
     SeqId, TokenId,
-    commit::{Delivered, Ending},
-    draft::Anchor,
+    ending::Ending,
     report::{ChoiceReport, FinishReason, Logprob, RoundCount, Timing, Usage},
     request::Request,
     sample::{Chain, Counts, Fault, Keyed},
 };
+
+/// A token that reached the user, with the text that became certain with it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Delivered {
+    /// The token.
+    pub token: TokenId,
+    /// Text to print now; often empty, see [`Ending`].
+    pub text: String,
+}
+
+/// What may be known of a sequence while guessing.
+#[derive(Debug)]
+pub struct Open<'a> {
+    /// Prompt and output.
+    pub tokens: &'a [TokenId],
+    /// What the penalties count.
+    pub counts: &'a Counts,
+    /// How its logits become laws.
+    pub chain: &'a Chain,
+    /// Its random numbers.
+    pub draws: &'a mut Keyed,
+}
 
 /// What the choices of a request share.
 #[derive(Debug)]
@@ -144,16 +165,12 @@ impl Sequence {
         self.ending.remaining().saturating_sub(1)
     }
 
-    /// The sequence as a drafter sees it, to be drafted for at most `depth` levels.
-    #[must_use]
-    pub fn anchor(&mut self, depth: usize) -> Anchor<'_> {
-        Anchor {
-            depth: depth.min(self.draft_budget()),
-            seq: self.id,
+    /// The parts that a guess may use.
+    pub fn open(&mut self) -> Open<'_> {
+        Open {
             tokens: &self.tokens,
-            round: self.rounds.len(),
-            chain: &self.shared.chain,
             counts: &self.counts,
+            chain: &self.shared.chain,
             draws: &mut self.draws,
         }
     }

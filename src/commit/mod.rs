@@ -3,29 +3,12 @@
 //! The survivors stay in the cache, the tokens are delivered one by one, and the first of them that
 //! ends the choice is the last: ids, text, stream, log-probabilities and usage all stop there.
 
-mod ending;
-
-#[cfg(test)]
-mod tests;
-
-pub use ending::{Ending, Pushed, end_ids};
-
 use crate::{
-    TokenId,
     accept::Verdict,
     report::{Logprob, RoundCount, RoundTrace, StageMillis, nodes},
-    sequence::Sequence,
+    sequence::{Delivered, Sequence},
     tree::DraftTree,
 };
-
-/// A token that reached the user, with the text that became certain with it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Delivered {
-    /// The token.
-    pub token: TokenId,
-    /// Text to print now; often empty, see [`Ending`].
-    pub text: String,
-}
 
 /// What a round did for one sequence.
 #[derive(Clone, Debug, PartialEq)]

@@ -107,7 +107,7 @@ pub fn propose(drafter: &mut dyn Drafter, seqs: &mut [Sequence], depth: usize) -
         .iter_mut()
         .enumerate()
         .filter(|(_, seq)| budget(seq) > 0)
-        .map(|(i, seq)| (i, seq.anchor(depth)))
+        .map(|(i, seq)| (i, anchor(seq, depth)))
         .unzip();
     if anchors.is_empty() {
         return trees;
@@ -126,6 +126,22 @@ pub fn propose(drafter: &mut dyn Drafter, seqs: &mut [Sequence], depth: usize) -
         }
     }
     trees
+}
+
+/// The sequence as the drafter sees it, to be drafted for at most `depth` levels.
+fn anchor(seq: &mut Sequence, depth: usize) -> Anchor<'_> {
+    let depth = depth.min(seq.draft_budget());
+    let (id, round) = (seq.id, seq.rounds().len());
+    let open = seq.open();
+    Anchor {
+        seq: id,
+        tokens: open.tokens,
+        round,
+        depth,
+        chain: open.chain,
+        counts: open.counts,
+        draws: open.draws,
+    }
 }
 
 fn answered(drafter: &mut dyn Drafter, anchors: &mut [Anchor<'_>]) -> Result<Vec<DraftTree>> {

@@ -15,14 +15,15 @@ use crate::{
     SeqId, TokenId,
     accept::Rule,
     cache::KvCache,
-    commit::{Delivered, Outcome, end_ids},
+    commit::Outcome,
     draft::Drafter,
+    ending::end_ids,
     error::{ErrorKind, Result},
     model::Target,
     request::{Limits, Request},
     round::{Players, round},
     sample::Chain,
-    sequence::{Sequence, Shared},
+    sequence::{Delivered, Sequence, Shared},
     text::Tokenizer,
 };
 

@@ -4,10 +4,10 @@ use std::{sync::Arc, time::Duration};
 
 use crate::{
     SeqId, TokenId,
-    commit::{Delivered, Ending, end_ids},
+    ending::{Ending, end_ids},
     report::{Logprob, Stage},
     sample::{History, choose, derive_choice},
-    sequence::{Sequence, Shared},
+    sequence::{Delivered, Sequence, Shared},
     text::Tokenizer,
 };
 

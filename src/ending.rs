@@ -159,3 +159,6 @@ pub fn end_ids(request: &Request, eos: &[TokenId]) -> Vec<TokenId> {
     ids.dedup();
     ids
 }
+
+#[cfg(test)]
+mod tests;
