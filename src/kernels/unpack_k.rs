@@ -2,7 +2,7 @@
 
 use super::unpack::half;
 
-/// `Q2_K`: scales[16] (scale and minimum, 4 bits each), 2-bit values[64], d, dmin.
+/// `Q2_K`: `scales[16]` (scale and minimum, 4 bits each), 2-bit `values[64]`, d, dmin.
 #[inline(always)]
 pub(super) fn q2(b: &[u8; 84], out: &mut [f32; 256]) {
     let (scales, rest) = b.split_at(16);
@@ -18,7 +18,7 @@ pub(super) fn q2(b: &[u8; 84], out: &mut [f32; 256]) {
     }
 }
 
-/// `Q3_K`: third bits[32], 2-bit values[64], scales[12] (16 of 6 bits), d.
+/// `Q3_K`: third `bits[32]`, 2-bit `values[64]`, `scales[12]` (16 of 6 bits), d.
 #[inline(always)]
 pub(super) fn q3(b: &[u8; 110], out: &mut [f32; 256]) {
     let (high, rest) = b.split_at(32);
@@ -44,7 +44,7 @@ fn two_bits(group: usize) -> (usize, usize) {
     (group / 8 * 32 + group % 2 * 16, group % 8 / 2 * 2)
 }
 
-/// `Q4_K`: d, dmin, scales[12] (8 scales and 8 minima of 6 bits), nibbles[128].
+/// `Q4_K`: d, dmin, `scales[12]` (8 scales and 8 minima of 6 bits), `nibbles[128]`.
 #[inline(always)]
 pub(super) fn q4(b: &[u8; 144], out: &mut [f32; 256]) {
     let (head, values) = b.split_at(16);
@@ -57,7 +57,7 @@ pub(super) fn q4(b: &[u8; 144], out: &mut [f32; 256]) {
     }
 }
 
-/// `Q5_K`: as `Q4_K`, with fifth bits[32] before the nibbles.
+/// `Q5_K`: as `Q4_K`, with fifth `bits[32]` before the nibbles.
 #[inline(always)]
 pub(super) fn q5(b: &[u8; 176], out: &mut [f32; 256]) {
     let (head, rest) = b.split_at(16);
@@ -88,7 +88,7 @@ fn scale_min(head: &[u8], group: usize) -> (f32, f32) {
     (d * f32::from(a), min * f32::from(b))
 }
 
-/// `Q6_K`: low nibbles[128], high pairs of bits[64], signed scales[16], d.
+/// `Q6_K`: low `nibbles[128]`, high pairs of `bits[64]`, signed `scales[16]`, d.
 #[inline(always)]
 pub(super) fn q6(b: &[u8; 210], out: &mut [f32; 256]) {
     let (low, rest) = b.split_at(128);
@@ -107,7 +107,7 @@ pub(super) fn q6(b: &[u8; 210], out: &mut [f32; 256]) {
     }
 }
 
-/// `Q8_K`: d as `f32`, values[256], sums of 16 that a dot product in `f32` ignores.
+/// `Q8_K`: d as `f32`, `values[256]`, sums of 16 that a dot product in `f32` ignores.
 #[inline(always)]
 pub(super) fn q8(b: &[u8; 292], out: &mut [f32; 256]) {
     let d = f32::from_le_bytes([b[0], b[1], b[2], b[3]]);

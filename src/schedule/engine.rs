@@ -286,7 +286,7 @@ impl Engine {
         {
             match task {
                 Task::Fresh(group) => self.groups.push(group),
-                Task::Resumed(seq) => self.running.push(seq),
+                Task::Resumed(seq) => self.running.push(*seq),
             }
         }
         self.running.sort_by_key(|seq| seq.id);
@@ -337,7 +337,9 @@ impl Engine {
         let prefilling = self
             .prefilling
             .extract_if(.., |task| task.seq() == youngest);
-        let tasks = running.map(Task::Resumed).chain(groups.map(Task::Fresh));
+        let tasks = running
+            .map(|seq| Task::Resumed(Box::new(seq)))
+            .chain(groups.map(Task::Fresh));
         let found: Vec<Task> = tasks.chain(prefilling).collect();
         for task in found {
             if alone {
@@ -358,7 +360,7 @@ impl Engine {
     fn suspend(&mut self, at: usize) {
         let seq = self.running.remove(at);
         self.release(seq.id);
-        self.waiting.push_front(Task::Resumed(seq));
+        self.waiting.push_front(Task::Resumed(Box::new(seq)));
     }
 
     /// Ends what a task was to become: every choice that has not ended fails.
@@ -367,7 +369,7 @@ impl Engine {
         match task {
             Task::Resumed(mut seq) => {
                 seq.fail(error.to_owned());
-                self.finish(seq);
+                self.finish(*seq);
             }
             Task::Fresh(mut group) => {
                 while !group.spent() {

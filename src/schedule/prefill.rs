@@ -19,7 +19,7 @@ pub(super) enum Task {
     /// A request at its prompt.
     Fresh(Group),
     /// A choice that lost its rows: all its tokens but the anchor.
-    Resumed(Sequence),
+    Resumed(Box<Sequence>),
 }
 
 impl Task {

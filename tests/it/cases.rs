@@ -22,8 +22,8 @@ use eyrie_fixtures::{td, tt};
 use eyrie_verifier::chi2;
 
 use crate::support::{
-    Always, Lab, Planted, Seens, Spy, constant_target, drafter, drawn, finish, logs, params,
-    prompts, random_script, request, table_target, take, target_of, td_target, to, tt_target,
+    Always, Lab, Planted, Seens, Spy, constant_target, drafter, drawn, logs, params, prompts,
+    random_script, request, table_target, take, target_of, td_target, to, tt_target,
 };
 
 /// No test of a law below rejects at this level.
@@ -307,7 +307,7 @@ fn c11_a_seed_does_not_see_its_surroundings() {
     };
     let alone = lab.base(std::slice::from_ref(&mine)).remove(0);
     let mut batch: Vec<_> = (0..7)
-        .map(|i| drawn(&prompts(64)[i as usize], 0.9, i))
+        .map(|i| drawn(&prompts(64)[i], 0.9, i as u64))
         .collect();
     batch.insert(3, mine.clone());
     assert_eq!(lab.run(lab.self_drafter(), &batch).tokens()[3], alone);
@@ -459,6 +459,13 @@ fn c15_temperatures_at_the_edge() {
             "{message}"
         );
     }
+}
+
+/// Case 17: every flag changes the resolved configuration, and none is missing from that test.
+#[test]
+fn c17_no_flag_is_ignored() {
+    crate::cli::flags::every_flag_changes_the_configuration();
+    crate::cli::flags::no_flag_is_left_out();
 }
 
 /// A target that says " ha" for ever over the tiny tokenizer, and the lab around it.
@@ -765,6 +772,19 @@ fn c47_padded_vocabularies_fit_each_other() {
     }
 }
 
+/// Case 47, on the command line: both ways, with one tokenizer, no warning.
+#[test]
+fn c47_padded_vocabularies_are_no_mismatch() {
+    crate::cli::tokenizers::padded_vocabularies_work_both_ways();
+}
+
+/// Case 48: a tokenizer with a longer tail is allowed with a warning; other content is refused,
+/// unless told otherwise.
+#[test]
+fn c48_a_longer_tail_warns_and_other_content_is_refused() {
+    crate::cli::tokenizers::a_longer_tail_warns_and_other_content_is_refused();
+}
+
 /// Case 50: a cache that forgets is not there: a sliding window is refused at load, by name.
 #[test]
 fn c50_a_sliding_window_is_refused_at_load() {
@@ -942,5 +962,4 @@ fn c59_a_request_can_opt_out() {
     );
     assert!(run.choices[0].rounds.iter().any(|round| round.accepted > 0));
     assert!(run.choices[1].rounds.iter().all(|round| round.drafted == 0));
-    let _ = finish;
 }

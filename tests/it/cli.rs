@@ -1,10 +1,10 @@
 //! The command line, run as a program on tiny checkpoints.
 
-mod flags;
+pub(crate) mod flags;
 mod inspect;
 mod requests;
 mod results;
-mod tokenizers;
+pub(crate) mod tokenizers;
 
 use std::{
     path::{Path, PathBuf},

@@ -1,6 +1,6 @@
 //! The trajectory: whatever drafts, the tokens are those of plain decoding.
 
-use std::{collections::BTreeSet, path::Path, sync::Arc};
+use std::{collections::BTreeSet, sync::Arc};
 
 use eyrie::{
     TokenId,
@@ -13,7 +13,7 @@ use xtask::{
     grid::{Config, LEVELS, Runner},
 };
 
-use crate::support::{Lab, drawn, load, random_script};
+use crate::support::{Lab, drawn, load, random_script, say, smollm2};
 
 /// Every pair of levels of drafter, depth, temperature, filters, seed, batch, chunk, threads and
 /// weight type, over twenty prompts. The full grid is `cargo xtask grid`.
@@ -21,7 +21,7 @@ use crate::support::{Lab, drawn, load, random_script};
 fn a_covering_set_of_configurations_gives_the_plain_tokens() {
     let rows = cover::pairwise(&LEVELS);
     assert_eq!(cover::missing(&LEVELS, &rows), 0);
-    println!("{} configurations", rows.len());
+    say(&format!("{} configurations", rows.len()));
     let mut runner = Runner::new(20, 24).unwrap();
     let mut seen = BTreeSet::new();
     for row in &rows {
@@ -61,14 +61,10 @@ fn full_acceptance(outcome: &xtask::grid::Outcome, config: &Config) -> usize {
 /// Six configurations on a real model as stored, if it is there.
 #[test]
 fn smollm2_gives_the_plain_tokens() {
-    let path = Path::new("models/SmolLM2-135M-Instruct.Q4_1.gguf");
-    if !path.exists() {
-        println!(
-            "skipped: {} is missing; run scripts/fetch-models.sh",
-            path.display()
-        );
+    let Some(path) = smollm2() else {
         return;
-    }
+    };
+    let path = path.as_path();
     let eos = Checkpoint::open(path).unwrap().eos().to_vec();
     let lab = |threads: usize| {
         Lab::new(load(path, Dtype::AsStored, threads)).with(|lab| {

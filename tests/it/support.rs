@@ -2,7 +2,8 @@
 
 use std::{
     collections::BTreeMap,
-    path::Path,
+    io::Write,
+    path::{Path, PathBuf},
     sync::{
         Arc, Mutex,
         atomic::{AtomicUsize, Ordering},
@@ -26,6 +27,25 @@ use eyrie::{
 };
 use eyrie_fixtures::{Fixture, table, td, tt};
 use tempfile::TempDir;
+
+/// Prints a line past the test harness's capture.
+pub(crate) fn say(line: &str) {
+    let written = writeln!(std::io::stdout(), "{line}");
+    written.expect("standard output is open");
+}
+
+/// The real model of some tests; without it they are skipped, and say so.
+pub(crate) fn smollm2() -> Option<PathBuf> {
+    let name = "models/SmolLM2-135M-Instruct.Q4_1.gguf";
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(name);
+    if path.exists() {
+        return Some(path);
+    }
+    say(&format!(
+        "skipped: {name} is missing; run scripts/fetch-models.sh"
+    ));
+    None
+}
 
 /// Loads the checkpoint at `path`.
 pub(crate) fn load(path: &Path, dtype: Dtype, threads: usize) -> Arc<dyn Target> {
@@ -70,8 +90,18 @@ pub(crate) fn constant_target(p: &[f64]) -> Arc<dyn Target> {
 /// Logarithms, with a large negative number for zero.
 pub(crate) fn logs(p: &[f64]) -> Vec<f32> {
     p.iter()
-        .map(|p| if *p > 0.0 { p.ln() as f32 } else { -60.0 })
+        .map(|p| if *p > 0.0 { logf(*p) } else { -60.0 })
         .collect()
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "logits are f32")]
+fn logf(p: f64) -> f32 {
+    p.ln() as f32
+}
+
+/// A small number as a token id.
+pub(crate) fn at(i: usize) -> TokenId {
+    TokenId::try_from(i).expect("a small number")
 }
 
 /// A greedy request of 24 tokens, to be changed by struct update.
@@ -418,7 +448,7 @@ impl Drafter for Planted {
             let mut tree = DraftTree::new();
             let mut above = None;
             for (level, right) in future.iter().take(anchor.depth).enumerate() {
-                let place = (level as u32 + 1) % self.topk;
+                let place = (at(level) + 1) % self.topk;
                 let mut next = above;
                 for i in 0..self.topk {
                     let offset = (i + self.topk - place) % self.topk;

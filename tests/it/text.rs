@@ -1,7 +1,7 @@
 //! Tokenizers, chat templates and streams, against goldens of public packages.
 
 use std::fs;
-use std::io::{BufReader, Write};
+use std::io::BufReader;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
@@ -45,13 +45,7 @@ fn load_with_decoder(name: &str, decoder: &Value) -> Result<Tokenizer, TextError
 fn smollm2() -> Option<&'static (Vocabulary, Tokenizer)> {
     static LOADED: OnceLock<Option<(Vocabulary, Tokenizer)>> = OnceLock::new();
     let load = || {
-        let name = "models/SmolLM2-135M-Instruct.Q4_1.gguf";
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(name);
-        let Ok(file) = fs::File::open(path) else {
-            let words = format!("skipped: {name} is missing; run scripts/fetch-models.sh\n");
-            std::io::stderr().write_all(words.as_bytes()).unwrap();
-            return None;
-        };
+        let file = fs::File::open(crate::support::smollm2()?).unwrap();
         let length = file.metadata().unwrap().len();
         let mut file = BufReader::new(file);
         let header = Header::read(&mut file, length).unwrap();

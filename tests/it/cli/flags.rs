@@ -152,8 +152,8 @@ fn config(args: &[&[&str]]) -> Value {
     serde_json::from_str(&ran.out).expect("the configuration is JSON")
 }
 
-#[test]
-fn case_17_every_flag_changes_the_configuration() {
+/// Case 17.
+pub(crate) fn every_flag_changes_the_configuration() {
     let show = |config: &Value, flag: &str| {
         let own = config
             .get(flag)
@@ -172,8 +172,8 @@ fn case_17_every_flag_changes_the_configuration() {
     }
 }
 
-#[test]
-fn case_17_no_flag_is_left_out_of_this_test() {
+/// Case 17: the flags tested are all there are.
+pub(crate) fn no_flag_is_left_out() {
     let command = eyrie::cli::Cli::command();
     let generate = command
         .find_subcommand("generate")

@@ -45,8 +45,8 @@ fn run(target: &Path, draft: Option<&Path>, more: &[&str]) -> Ran {
     generate(&args)
 }
 
-#[test]
-fn case_47_padded_vocabularies_work_both_ways() {
+/// Case 47.
+pub(crate) fn padded_vocabularies_work_both_ways() {
     let dir = TempDir::new().unwrap();
     let narrow = write(dir.path(), "narrow", &tt());
     let wide = write(dir.path(), "wide", &Fixture { vocab: 72, ..td() });
@@ -81,8 +81,8 @@ fn edit(dir: &Path, change: impl FnOnce(&mut Value)) {
     std::fs::write(&path, json.to_string()).unwrap();
 }
 
-#[test]
-fn case_48_a_longer_tail_warns_and_other_content_is_refused() {
+/// Case 48.
+pub(crate) fn a_longer_tail_warns_and_other_content_is_refused() {
     let dir = TempDir::new().unwrap();
     let target = write(dir.path(), "target", &tt());
     let base = run(&target, None, &[]).result();

@@ -3,9 +3,10 @@
 use std::{
     fs::File,
     io::{self, Read, Seek, SeekFrom, Write},
-    path::{Path, PathBuf},
+    path::Path,
 };
 
+use crate::support::smollm2;
 use candle_core::{Device, Tensor, quantized::gguf_file::Content};
 use candle_transformers::models::quantized_llama::ModelWeights;
 use eyrie::{
@@ -26,15 +27,6 @@ const SENTENCE: [TokenId; 38] = [
 
 /// "The capital of France is", and " Paris".
 const CAPITAL: ([TokenId; 5], usize) = ([504, 3575, 282, 4649, 314], 7042);
-
-fn checkpoint() -> Option<PathBuf> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("models/SmolLM2-135M-Instruct.Q4_1.gguf");
-    if !path.exists() {
-        println!("skipped: {} is not there", path.display());
-        return None;
-    }
-    Some(path)
-}
 
 fn nll(model: &Llama, tokens: &[TokenId]) -> f64 {
     let logits = feed(model, &mut model.new_cache(64), SeqId(1), tokens, &[]).logits;
@@ -58,7 +50,7 @@ fn mean_nll(logits: &Matrix, tokens: &[TokenId]) -> f64 {
 
 #[test]
 fn the_capital_of_france_is_paris() {
-    let Some(path) = checkpoint() else { return };
+    let Some(path) = smollm2() else { return };
     let model = open(&path, "as-stored", 2);
     println!("{}", model.describe());
     let (prompt, paris) = CAPITAL;
@@ -68,7 +60,7 @@ fn the_capital_of_france_is_paris() {
 
 #[test]
 fn the_wrong_rope_layout_shows_in_the_likelihood() -> anyhow::Result<()> {
-    let Some(path) = checkpoint() else {
+    let Some(path) = smollm2() else {
         return Ok(());
     };
     let right = nll(&open(&path, "as-stored", 2), &SENTENCE);
@@ -114,7 +106,7 @@ fn interleave(from: &Path, to: &Path) -> anyhow::Result<()> {
 /// bits, so single logits differ by up to 1 where the likelihood hardly does.
 #[test]
 fn the_likelihood_is_that_of_candles_quantised_llama() -> anyhow::Result<()> {
-    let Some(path) = checkpoint() else {
+    let Some(path) = smollm2() else {
         return Ok(());
     };
     let mut file = io::BufReader::new(File::open(&path)?);

@@ -7,7 +7,6 @@ mod safetensors;
 
 use std::{
     fs,
-    io::{self, Write},
     path::{Path, PathBuf},
 };
 
@@ -284,11 +283,9 @@ fn quantised_fixtures_are_near_their_weights() {
 
 #[test]
 fn smollm2_is_understood() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("models/SmolLM2-135M-Instruct.Q4_1.gguf");
-    if !path.exists() {
-        writeln!(io::stderr(), "skipped: {} is not there", path.display()).unwrap();
+    let Some(path) = crate::support::smollm2() else {
         return;
-    }
+    };
     let mut file = fs::File::open(&path).unwrap();
     let len = file.metadata().unwrap().len();
     let header = Header::read(&mut file, len).unwrap();
