@@ -58,6 +58,9 @@ struct Layer {
 impl KvCache {
     /// A cache of `slots` tokens for a model of `layers` layers whose keys, and values, are `width`
     /// floats a token. Memory is touched only as slots are used, lowest first.
+    ///
+    /// # Panics
+    /// If there are 2^32 slots or more, or their floats cannot be counted or allocated.
     #[must_use]
     pub fn new(layers: usize, width: usize, slots: usize) -> Self {
         let layer = |_| Layer {

@@ -27,6 +27,9 @@ use crate::{
     text::Tokenizer,
 };
 
+/// Most tokens of a cache, whose slots are numbered in 32 bits.
+const MOST_SLOTS: usize = 1 << 31;
+
 /// What an engine is made of.
 #[derive(Debug)]
 pub struct Parts {
@@ -85,7 +88,7 @@ impl Engine {
         let at_least_one = "at least 1";
         check("depth", options.depth, 1..=64, "1..=64")?;
         check("max-batch", options.max_batch, 1..=usize::MAX, at_least_one)?;
-        check("kv-tokens", options.kv_tokens, 1..=usize::MAX, at_least_one)?;
+        check("kv-tokens", options.kv_tokens, 1..=MOST_SLOTS, "1 to 2^31")?;
         check(
             "prefill-chunk",
             options.prefill_chunk,
@@ -220,8 +223,16 @@ impl Engine {
         self.running.len() + self.prefilling.len()
     }
 
+    /// Starts choices of prompts that have been fed while there is a place. One that lost its rows goes
+    /// before those that never had any: else all choices of a request would be begun and suspended.
     fn start_choices(&mut self) {
-        while self.active() < self.options.max_batch && !self.groups.is_empty() {
+        let suspended = |task: &Task| matches!(task, Task::Resumed(_));
+        let most = if self.waiting.iter().any(suspended) {
+            1
+        } else {
+            self.options.max_batch
+        };
+        while self.active() < most && !self.groups.is_empty() {
             let id = self.name();
             let group = &mut self.groups[0];
             let (parent, len) = (group.parent, group.shared.request.prompt.len());
@@ -322,9 +333,15 @@ impl Engine {
         self.retire();
     }
 
-    /// Takes the rows of the youngest sequence away. One that is alone cannot be helped: it fails.
+    /// Takes the rows of the youngest sequence away. One that is alone, or has but the prompt it
+    /// shares with its request's other choices beside it, cannot be helped: it fails.
     fn make_room(&mut self) {
-        let alone = self.active() + self.groups.len() == 1;
+        let mut owners = self.running.iter().map(Sequence::ticket);
+        let owner = owners
+            .next()
+            .or_else(|| self.prefilling.first().map(|task| task.shared().ticket));
+        let own = |group: &Group| Some(group.shared.ticket) == owner;
+        let alone = self.active() == 1 && self.groups.iter().all(own);
         let running = self.running.iter().map(|seq| seq.id);
         let groups = self.groups.iter().map(|group| group.parent);
         let prefilling = self.prefilling.iter().map(Task::seq);

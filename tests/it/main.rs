@@ -8,6 +8,7 @@ mod forward;
 mod law;
 mod load;
 mod lossless;
+mod schedule;
 mod support;
 mod text;
 mod tidy;
