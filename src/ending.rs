@@ -29,6 +29,8 @@ pub struct Ending {
     count: usize,
     stream: Option<TextStream>,
     text: String,
+    /// What would follow `text` if this token were the last; kept only for stop texts.
+    pending: String,
     sent: usize,
     open: bool,
 }
@@ -52,6 +54,7 @@ impl Ending {
             count: 0,
             stream: text.map(Tokenizer::stream),
             text: String::new(),
+            pending: String::new(),
             sent: 0,
             open: true,
         }
@@ -68,7 +71,6 @@ impl Ending {
     /// # Errors
     /// If the tokenizer cannot decode it.
     pub fn push(&mut self, token: TokenId) -> Result<Pushed, TextError> {
-        let index = self.count;
         self.count += 1;
         if self.end_ids.contains(&token) {
             return self.end(FinishReason::Stop);
@@ -77,11 +79,7 @@ impl Ending {
         if let Some(stream) = &mut self.stream {
             self.text.push_str(&stream.push(token)?);
         }
-        if index >= self.min_tokens
-            && let Some(cut) = self.stop_ending_after(from)
-        {
-            self.text.truncate(cut);
-            self.open = false;
+        if self.stopped(from)? {
             return self.end(FinishReason::Stop);
         }
         if self.count == self.limit {
@@ -118,6 +116,27 @@ impl Ending {
             text: self.rest()?,
             reason: Some(reason),
         })
+    }
+
+    /// Cuts the text at a stop text that the last token completed, if it may; `from` is the length of
+    /// the text before it. A token whose own text later ones could change (a byte token) completes one
+    /// too: if it is the last, they do not come.
+    fn stopped(&mut self, from: usize) -> Result<bool, TextError> {
+        let Some(stream) = self.stream.as_ref().filter(|_| !self.stops.is_empty()) else {
+            return Ok(false);
+        };
+        let pending = stream.pending()?;
+        let certain = self.text.len();
+        self.text.push_str(&pending);
+        let known = std::mem::replace(&mut self.pending, pending);
+        let both = self.text[from..].chars().zip(known.chars());
+        let seen = both.take_while(|(now, before)| now == before);
+        let from = from + seen.map(|(now, _)| now.len_utf8()).sum::<usize>();
+        let cut = self.stop_ending_after(from);
+        let cut = cut.filter(|_| self.count > self.min_tokens);
+        self.text.truncate(cut.unwrap_or(certain));
+        self.open = cut.is_none();
+        Ok(cut.is_some())
     }
 
     /// Where the earliest stop text begins among those that end after byte `from`.

@@ -140,3 +140,78 @@ fn a_stop_on_the_last_allowed_token_is_a_stop() {
     );
     assert_eq!(ending.text(), None);
 }
+
+/// A tokenizer of these tokens with another decoder.
+fn spelled(tokens: &[&str], decoders: &serde_json::Value) -> Tokenizer {
+    let vocab: serde_json::Map<String, serde_json::Value> = (0..)
+        .zip(tokens)
+        .map(|(id, token): (u32, _)| ((*token).to_owned(), id.into()))
+        .collect();
+    let json = serde_json::json!({
+        "version": "1.0", "truncation": null, "padding": null, "added_tokens": [],
+        "normalizer": null, "pre_tokenizer": null, "post_processor": null,
+        "decoder": { "type": "Sequence", "decoders": decoders },
+        "model": { "type": "WordLevel", "vocab": vocab, "unk_token": tokens[0] },
+    });
+    let file = tempfile::NamedTempFile::new().expect("a file");
+    std::fs::write(file.path(), json.to_string()).expect("written");
+    Tokenizer::from_json(file.path()).expect("a tokenizer")
+}
+
+/// The text and the number of tokens after which a stop ended it, if one did.
+fn stopped(
+    tokenizer: &Tokenizer,
+    tokens: &[TokenId],
+    stop: &str,
+    min_tokens: usize,
+) -> (String, Option<usize>) {
+    let request = request(vec![stop.to_owned()], min_tokens);
+    let mut ending = Ending::new(&request, Vec::new(), 100, Some(tokenizer));
+    let mut streamed = String::new();
+    for (i, token) in tokens.iter().enumerate() {
+        let pushed = ending.push(*token).expect("it decodes");
+        streamed.push_str(&pushed.text);
+        if pushed.reason.is_some() {
+            assert_eq!(ending.text(), Some(streamed.as_str()));
+            return (streamed, Some(i + 1));
+        }
+    }
+    streamed.push_str(&ending.rest().expect("it decodes"));
+    (streamed, None)
+}
+
+/// The text of a byte token is held until its run ends, but a stop text ends with the token that
+/// completes it.
+#[test]
+fn a_byte_token_can_complete_a_stop() {
+    let decoders = serde_json::json!([{ "type": "ByteFallback" }, { "type": "Fuse" }]);
+    let tokenizer = spelled(&["a", "<0x0A>", "<0xC3>", "<0xA9>"], &decoders);
+    let case = |tokens: &[TokenId], stop, min| stopped(&tokenizer, tokens, stop, min);
+    assert_eq!(case(&[0, 1, 0], "\n", 0), ("a".to_owned(), Some(2)));
+    assert_eq!(case(&[0, 1, 1, 0], "\n\n", 0), ("a".to_owned(), Some(3)));
+    assert_eq!(case(&[0, 2, 3, 0], "é", 0), ("a".to_owned(), Some(3)));
+    assert_eq!(case(&[0, 2, 3, 0], "aé", 0), (String::new(), Some(3)));
+    assert_eq!(case(&[1, 0, 0], "\na", 0), (String::new(), Some(2)));
+    // Completed too early, it does not count when the run ends.
+    assert_eq!(case(&[1, 0, 0], "\n", 1), ("\naa".to_owned(), None));
+    assert_eq!(case(&[1, 0, 1], "\n", 1), ("\na".to_owned(), Some(3)));
+}
+
+/// Where nothing is certain before the end, stops are found all the same.
+#[test]
+fn a_decoder_of_unknown_reach_has_stops_too() {
+    let replace =
+        serde_json::json!({ "type": "Replace", "pattern": { "String": "aa" }, "content": "b" });
+    let tokenizer = spelled(
+        &["a", "c"],
+        &serde_json::json!([{ "type": "Fuse" }, replace]),
+    );
+    assert_eq!(
+        stopped(&tokenizer, &[1, 0, 0, 1], "b", 0),
+        ("c".to_owned(), Some(3))
+    );
+    assert_eq!(
+        stopped(&tokenizer, &[1, 0, 1, 0], "b", 0),
+        ("caca".to_owned(), None)
+    );
+}

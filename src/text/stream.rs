@@ -166,6 +166,22 @@ impl TextStream {
         }
     }
 
+    /// The text behind all that was said, if no token followed: what may still change. The bytes of an
+    /// unfinished character are left out.
+    ///
+    /// # Errors
+    ///
+    /// The tokenizer's decoder fails.
+    pub fn pending(&self) -> Result<String, TextError> {
+        match &self.held {
+            Held::Window { pieces, said, .. } if *said < pieces.len() => {
+                difference(&self.tokenizer, pieces, *said)
+            }
+            Held::Bytes(_) | Held::Window { .. } => Ok(String::new()),
+            Held::Whole(tokens) => self.tokenizer.decode(tokens),
+        }
+    }
+
     /// The rest of the text. The stream is then as new.
     ///
     /// # Errors
