@@ -14,6 +14,8 @@
 pub mod error;
 pub mod types;
 
+mod json;
+
 pub mod sample;
 pub mod tree;
 

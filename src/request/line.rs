@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
-use super::{RequestError, RequestSpec, json};
-use crate::{TokenId, text::Message};
+use super::{RequestError, RequestSpec};
+use crate::{TokenId, json, text::Message};
 
 type Result<T> = std::result::Result<T, RequestError>;
 
@@ -72,7 +72,7 @@ impl RequestSpec {
 fn object(line: &str) -> Result<Map<String, Value>> {
     match json::parse(line)? {
         Value::Object(object) => Ok(object),
-        other => Err(RequestError::NotAnObject(json::show(&other))),
+        other => Err(RequestError::NotAnObject(json::brief(&other))),
     }
 }
 
@@ -87,7 +87,7 @@ impl At<'_> {
     fn refuse<T>(self, accepted: &str) -> Result<T> {
         Err(RequestError::value(
             self.field,
-            json::show(self.value),
+            json::brief(self.value),
             accepted,
         ))
     }

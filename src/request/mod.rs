@@ -5,7 +5,6 @@
 //! there. The engine can therefore not meet an invalid one.
 
 mod error;
-mod json;
 mod line;
 mod resolve;
 mod spec;
@@ -55,7 +54,7 @@ pub fn system_seed() -> u64 {
 /// What a target and its cache can serve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Width of the logits.
+    /// Token ids are below this.
     pub vocab: usize,
     /// Positions of the target.
     pub context: usize,
@@ -90,7 +89,7 @@ impl Request {
             return refuse(
                 field,
                 id.to_string(),
-                format!("token ids are below {}", limits.vocab),
+                format!("token ids lie in 0..{}", limits.vocab),
             );
         }
         if self.n == 0 || self.max_tokens == 0 {

@@ -7,14 +7,15 @@ use std::{
 
 /// Folders (and single files) of `src`, and what each may import. `types` and `error` serve
 /// everyone; `error` itself names every area's own error and is not listed.
-const IMPORTS: [(&str, &[&str]); 19] = [
+const IMPORTS: [(&str, &[&str]); 20] = [
+    ("json", &[]),
     ("sample", &[]),
     ("tree", &["sample"]),
     ("cache", &[]),
     ("kernels", &[]),
-    ("model", &["cache", "kernels"]),
+    ("model", &["json", "cache", "kernels"]),
     ("text", &["model"]),
-    ("request", &["sample", "text"]),
+    ("request", &["json", "sample", "text"]),
     ("report", &["sample", "tree"]),
     ("accept", &["sample", "tree"]),
     ("ending", &["text", "request", "report"]),

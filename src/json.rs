@@ -6,7 +6,7 @@ use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visi
 use serde_json::{Map, Number, Value};
 
 /// Reads one JSON value; nothing but white space may follow it.
-pub(super) fn parse(text: &str) -> Result<Value, serde_json::Error> {
+pub(crate) fn parse(text: &str) -> Result<Value, serde_json::Error> {
     let mut source = serde_json::Deserializer::from_str(text);
     let value = Strict.deserialize(&mut source)?;
     source.end()?;
@@ -82,10 +82,10 @@ impl<'de> Visitor<'de> for Strict {
     }
 }
 
-/// The value as an error shows it: JSON, cut after 60 characters.
-pub(super) fn show(value: &Value) -> String {
+/// The value as an error shows it: JSON, cut after 80 characters.
+pub(crate) fn brief(value: &Value) -> String {
     let text = value.to_string();
-    match text.char_indices().nth(60) {
+    match text.char_indices().nth(80) {
         Some((cut, _)) => format!("{}…", &text[..cut]),
         None => text,
     }
@@ -125,9 +125,9 @@ mod tests {
     }
 
     #[test]
-    fn shows_at_most_sixty_characters() {
+    fn shows_at_most_eighty_characters() {
         let long = Value::String("é".repeat(100));
-        assert_eq!(show(&long).chars().count(), 61);
-        assert_eq!(show(&Value::from(1.5)), "1.5");
+        assert_eq!(brief(&long).chars().count(), 81);
+        assert_eq!(brief(&Value::from(1.5)), "1.5");
     }
 }
