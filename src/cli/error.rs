@@ -50,7 +50,8 @@ pub(super) fn of_clap(error: &clap::Error) -> String {
     parts.join("; ")
 }
 
-fn one_line(text: &str) -> String {
+/// The text with every run of white space as one blank.
+pub(super) fn one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 

@@ -39,8 +39,8 @@ pub(super) fn run(args: &GenerateArgs) -> Result<bool> {
             Some(BufWriter::new(file))
         }
     };
-    let kv_tokens = plan.kv_tokens.unwrap_or(1);
-    let (target, drafter) = models.load(&plan, kv_tokens)?;
+    let kv_tokens = models.kv_tokens;
+    let (target, drafter) = models.load(&plan)?;
     let opened = models.target;
     let (eos, valid) = (opened.eos(), opened.valid());
     let rule: Box<dyn Rule> = match plan.rule {

@@ -60,10 +60,10 @@ fn read(path: &Path, seed: Option<u64>) -> Result<Vec<Job>> {
 }
 
 fn job(line: &[u8], number: u64, seed: Option<u64>) -> Job {
-    // A line that is no text fails as one that is no JSON does.
-    let line = String::from_utf8_lossy(line);
-    let id = RequestSpec::id_of(&line).unwrap_or_else(|| number.to_string());
-    let spec = RequestSpec::from_line(&line).map(|mut spec| {
+    let id = RequestSpec::id_of(&String::from_utf8_lossy(line));
+    let id = id.unwrap_or_else(|| number.to_string());
+    let text = std::str::from_utf8(line).map_err(RequestError::from);
+    let spec = text.and_then(RequestSpec::from_line).map(|mut spec| {
         let derived = || seed.map_or_else(system_seed, |seed| derive_line(seed, number));
         spec.seed.get_or_insert_with(derived);
         spec
@@ -84,14 +84,15 @@ mod tests {
 
     #[test]
     fn lines_are_numbered_from_one_and_blank_ones_count() {
-        let text = b"\r\n{\"prompt\":\"x\"}\n\n{\"prompt\":\"x\",\"id\":\"a\",\"seed\":5}\n{\xff}";
+        let text = b"\r\n{\"prompt\":\"x\"}\n\n{\"prompt\":\"x\",\"id\":\"a\",\"seed\":5}\n{\"prompt\":\"\xff\"}";
         let jobs = read_text(text, Some(9));
         let ids: Vec<_> = jobs.iter().map(|job| job.id.as_str()).collect();
         assert_eq!(ids, ["2", "a", "5"]);
         let seed = |job: &Job| job.spec.as_ref().ok().and_then(|spec| spec.seed);
         assert_eq!(seed(&jobs[0]), Some(derive_line(9, 2)));
         assert_eq!(seed(&jobs[1]), Some(5));
-        assert!(jobs[2].spec.is_err());
+        let error = jobs[2].spec.as_ref().expect_err("no text").to_string();
+        assert!(error.starts_with("not UTF-8: "), "{error}");
         assert!(read_text(b"\n \n", None).is_empty());
     }
 

@@ -61,7 +61,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     }
 }
 
-/// One line on stderr. If stderr is gone, there is nobody to tell.
+/// One line on stderr, whatever is in the text. If stderr is gone, there is nobody to tell.
 fn say(kind: &str, line: &str) {
-    let _ = writeln!(std::io::stderr(), "{kind}: {line}");
+    let _ = writeln!(std::io::stderr(), "{kind}: {}", error::one_line(line));
 }

@@ -27,7 +27,7 @@ pub struct Opened {
     pub tokenizer: Option<Tokenizer>,
     /// Its chat template.
     pub chat: Option<ChatTemplate>,
-    /// What was left out.
+    /// What was left out, not understood, or taken by default.
     pub warnings: Vec<String>,
 }
 
@@ -43,23 +43,25 @@ impl Opened {
 
     fn of(flag: &str, path: &Path) -> Result<Self> {
         let checkpoint = checkpoint(flag, path)?;
-        let mut warnings = Vec::new();
+        let about = |text: &dyn std::fmt::Display| format!("{}: {text}", path.display());
+        let told = checkpoint.warnings().iter();
+        let mut warnings: Vec<String> = told.map(|text| about(text)).collect();
         let (tokenizer, chat) = match checkpoint.metadata() {
             Some(metadata) => {
-                let about = || path.display().to_string();
-                let words = Vocabulary::from_metadata(metadata).with_context(about)?;
+                let file = || path.display().to_string();
+                let words = Vocabulary::from_metadata(metadata).with_context(file)?;
                 let words = words.unwrap_or_default();
                 let tokenizer = match words.tokenizer() {
                     Ok(tokenizer) => Some(tokenizer),
                     Err(_) if words.tokens.is_empty() => None,
                     Err(error @ (TextError::Model { .. } | TextError::Pre { .. })) => {
-                        warnings.push(format!("{}: {error}", path.display()));
+                        warnings.push(about(&error));
                         None
                     }
-                    Err(error) => return Err(error).with_context(about),
+                    Err(error) => return Err(error).with_context(file),
                 };
                 let chat = words.chat_template();
-                (tokenizer, chat.with_context(about)?)
+                (tokenizer, chat.with_context(file)?)
             }
             None => {
                 let file = path.join("tokenizer.json");
@@ -138,6 +140,8 @@ pub(super) struct Models {
     /// The draft model; none also if it is the target itself.
     draft: Option<Opened>,
     script: Option<Script>,
+    /// Tokens of each cache, as the plan has them now.
+    pub(super) kv_tokens: usize,
 }
 
 impl Models {
@@ -148,6 +152,7 @@ impl Models {
             target,
             draft: None,
             script: None,
+            kv_tokens: 0,
         };
         match (plan.drafter, &plan.draft) {
             (DrafterKind::Model, Some(path)) if !same(path, &plan.model) => {
@@ -162,21 +167,19 @@ impl Models {
             }
             _ => {}
         }
-        for warning in &models.target.warnings {
+        let draft = models.draft.iter();
+        for warning in draft.chain([&models.target]).flat_map(|m| &m.warnings) {
             say("warning", warning);
         }
-        let both = [Some(&models.target), models.draft.as_ref()];
-        let width = both.into_iter().flatten().map(Opened::kv_bytes).sum();
-        plan.fit(models.target.checkpoint.config().max_position, width)?;
+        let drafts = plan.drafter == DrafterKind::Model;
+        let draft = models.draft.as_ref().unwrap_or(&models.target);
+        let width = models.target.kv_bytes() + if drafts { draft.kv_bytes() } else { 0 };
+        models.kv_tokens = plan.fit(models.target.checkpoint.config().max_position, width)?;
         Ok(models)
     }
 
     /// Loads the weights: the target, and the drafter over it or beside it.
-    pub(super) fn load(
-        &mut self,
-        plan: &Plan,
-        kv_tokens: usize,
-    ) -> Result<(Arc<dyn Target>, Box<dyn Drafter>)> {
+    pub(super) fn load(&mut self, plan: &Plan) -> Result<(Arc<dyn Target>, Box<dyn Drafter>)> {
         let target = self.target.load(plan)?;
         let drafter: Box<dyn Drafter> = match plan.drafter {
             DrafterKind::None => Box::new(NoDrafter),
@@ -189,7 +192,7 @@ impl Models {
                 };
                 let pick = plan.pick.unwrap_or(PickKind::Coupled).into();
                 let chunk = plan.prefill_chunk;
-                Box::new(ModelDrafter::new(draft, pick, kv_tokens, chunk))
+                Box::new(ModelDrafter::new(draft, pick, self.kv_tokens, chunk))
             }
         };
         Ok((target, drafter))

@@ -122,12 +122,12 @@ impl Plan {
         })
     }
 
-    /// Sets what depends on the target: `context` positions, `width` bytes of keys and values a
-    /// token. Without `--kv-tokens`, every sequence gets a whole context, up to 2 GiB.
+    /// Sets the tokens of a cache, which depend on the target's `context` positions and the `width`
+    /// bytes of keys and values a token (of all models), and returns them. Without `--kv-tokens`, every sequence gets a whole context, up to 2 GiB.
     ///
     /// # Errors
     /// [`Usage`](super::error::Usage) for more memory than there is.
-    pub(super) fn fit(&mut self, context: usize, width: usize) -> Result<()> {
+    pub(super) fn fit(&mut self, context: usize, width: usize) -> Result<usize> {
         let most = (KV_BYTES / width.max(1)).max(1);
         let whole = context.saturating_mul(self.max_batch);
         let tokens = *self.kv_tokens.get_or_insert(whole.min(most));
@@ -139,7 +139,7 @@ impl Plan {
             );
             return usage("--kv-tokens", reason);
         }
-        Ok(())
+        Ok(tokens)
     }
 
     /// How errors call the file of rounds.

@@ -1,10 +1,11 @@
 //! The flags that say what one request wants.
 
-use std::path::PathBuf;
+use std::{collections::BTreeMap, path::PathBuf};
 
 use anyhow::{Context, Result};
 use clap::Args;
 
+use super::error::usage;
 use crate::{TokenId, request::RequestSpec, sample::RawParams};
 
 /// Flags of one request, without the seed, which --requests has too.
@@ -96,10 +97,16 @@ impl RequestArgs {
     /// The request that the flags ask for.
     ///
     /// # Errors
-    /// A prompt file that cannot be read as text.
+    /// A prompt file that cannot be read as text; [`Usage`](super::error::Usage) for a token biased twice.
     pub(super) fn spec(&self, seed: Option<u64>) -> Result<RequestSpec> {
         let neutral = RawParams::default();
         let default = RequestSpec::default();
+        let mut logit_bias = BTreeMap::new();
+        for (id, value) in &self.logit_bias {
+            if logit_bias.insert(*id, *value).is_some() {
+                return usage("--logit-bias", format!("token {id} is given twice"));
+            }
+        }
         let file = self.prompt_file.as_ref();
         let file = file.map(|path| {
             std::fs::read_to_string(path)
@@ -123,7 +130,7 @@ impl RequestArgs {
                     .unwrap_or(neutral.repetition_penalty),
                 presence_penalty: self.presence_penalty.unwrap_or(neutral.presence_penalty),
                 frequency_penalty: self.frequency_penalty.unwrap_or(neutral.frequency_penalty),
-                logit_bias: self.logit_bias.iter().copied().collect(),
+                logit_bias,
                 min_tokens: self.min_tokens.unwrap_or(neutral.min_tokens),
             },
             stop: self.stop.clone(),

@@ -36,7 +36,7 @@ pub enum TextError {
     /// A GGUF tokenizer of a kind that cannot be built from metadata.
     #[error(
         "tokenizer.ggml.model {found:?}: only \"gpt2\" (byte-level BPE) can be built from GGUF \
-         metadata; a tokenizer.json or prompts given as token ids work"
+         metadata; prompts given as token ids work"
     )]
     Model {
         /// The value in the file.

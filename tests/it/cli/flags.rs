@@ -373,6 +373,17 @@ fn wrong_usage_is_one_line_that_names_the_flag() {
             &["--logit-bias", "ID=V"],
         ),
         (
+            &[
+                "--prompt",
+                "x",
+                "--logit-bias",
+                "3=1",
+                "--logit-bias",
+                "3=2",
+            ],
+            &["--logit-bias: token 3 is given twice"],
+        ),
+        (
             &["--prompt", "x", "--logit-bias", "3=101"],
             &["--logit-bias 3=101"],
         ),

@@ -67,6 +67,24 @@ fn bad_lines_fail_alone_and_results_keep_the_order() {
     assert_eq!(ran.err.lines().count(), 4, "{}", ran.err);
 }
 
+/// A result's reason is one line on stderr even if its id or its field is not.
+#[test]
+fn names_with_line_breaks_stay_in_their_line() {
+    let dir = TempDir::new().unwrap();
+    let lines = [
+        r#"{"id":"a\nerror: b","prompt":"the","top\nq":1}"#,
+        "{\"id\":\"c\",\"prompt\":3}",
+    ];
+    let file = requests_file(dir.path(), &lines);
+    let ran = on_tt(&["--requests", &file]);
+    assert_eq!(ran.code, 1);
+    let errors: Vec<_> = ran.err.lines().collect();
+    assert_eq!(errors.len(), 2, "{}", ran.err);
+    assert!(errors[0].starts_with("error: request a error: b: top q: unknown field"));
+    assert!(errors[1].starts_with("error: request c: prompt 3: "));
+    assert_eq!(ran.lines()[0]["id"], "a\nerror: b");
+}
+
 #[test]
 fn a_request_gives_the_same_tokens_alone_and_in_company() {
     let dir = TempDir::new().unwrap();
