@@ -74,9 +74,11 @@ impl Format {
     }
 }
 
-impl fmt::Display for Format {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
+impl Format {
+    /// Its name, as `--dtype` spells it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
             Self::F32 => "f32",
             Self::F16 => "f16",
             Self::BF16 => "bf16",
@@ -92,6 +94,12 @@ impl fmt::Display for Format {
             Self::Q5K => "q5_k",
             Self::Q6K => "q6_k",
             Self::Q8K => "q8_k",
-        })
+        }
+    }
+}
+
+impl fmt::Display for Format {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
     }
 }

@@ -2,11 +2,11 @@
 
 use super::{
     dtype::{Dtype, encode},
-    load::{Stored, StoredType},
+    load::Stored,
 };
 use crate::{
     error::{ErrorKind, Result},
-    kernels::{Exec, Format, Weight},
+    kernels::{Exec, Weight},
 };
 
 /// A linear layer without bias, or an embedding: `[out, in]` as stored or converted.
@@ -27,7 +27,7 @@ impl Linear {
         let [outputs, width] = stored.shape[..] else {
             return Err(fail(format!("shape {:?}, accepted is [out, in]", stored.shape)).into());
         };
-        let format = format(stored.dtype)
+        let format = (stored.dtype.format())
             .ok_or_else(|| fail(format!("type {}, accepted are floats", stored.dtype.name())))?;
         let weight = Weight::new(format, outputs, width, stored.bytes)
             .map_err(|error| fail(error.to_string()))?;
@@ -67,10 +67,4 @@ impl Linear {
     pub fn weight(&self) -> &Weight {
         &self.0
     }
-}
-
-fn format(stored: StoredType) -> Option<Format> {
-    Format::ALL
-        .into_iter()
-        .find(|format| format.to_string() == stored.name())
 }

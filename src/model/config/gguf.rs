@@ -192,18 +192,7 @@ fn size(metadata: &Metadata, key: &str) -> Result<usize, Problem> {
 }
 
 fn unknown(metadata: &Metadata) -> impl Iterator<Item = String> {
-    let sizes = [
-        KEYS.hidden,
-        KEYS.intermediate,
-        KEYS.layers,
-        KEYS.heads,
-        KEYS.kv_heads,
-        KEYS.head_dim,
-        KEYS.vocab,
-        KEYS.max_position,
-        KEYS.eps,
-        KEYS.theta,
-    ];
+    let sizes = KEYS.all();
     metadata
         .iter()
         .filter(|(key, _)| key.starts_with("llama."))

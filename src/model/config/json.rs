@@ -367,23 +367,12 @@ impl File<'_> {
     }
 
     fn unknown(&mut self) {
-        let sizes = [
-            KEYS.hidden,
-            KEYS.intermediate,
-            KEYS.layers,
-            KEYS.heads,
-            KEYS.kv_heads,
-            KEYS.head_dim,
-            KEYS.vocab,
-            KEYS.max_position,
-            KEYS.eps,
-            KEYS.theta,
-            "rope_scaling",
-            "rope_parameters",
-        ];
+        let sizes = KEYS.all();
+        let rope = ["rope_scaling", "rope_parameters"];
         for (key, value) in self.map {
             let key = key.as_str();
             let known = sizes.contains(&key)
+                || rope.contains(&key)
                 || INERT.contains(&key)
                 || FIXED.iter().any(|(fixed, _)| *fixed == key);
             if !known {

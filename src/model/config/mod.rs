@@ -196,6 +196,24 @@ struct Keys {
     theta: &'static str,
 }
 
+impl Keys {
+    /// All of them.
+    fn all(&self) -> [&'static str; 10] {
+        [
+            self.hidden,
+            self.intermediate,
+            self.layers,
+            self.heads,
+            self.kv_heads,
+            self.head_dim,
+            self.vocab,
+            self.max_position,
+            self.eps,
+            self.theta,
+        ]
+    }
+}
+
 /// `hidden / heads`, where a file leaves the width of a head to that.
 fn derived_head_dim(keys: &Keys, hidden: usize, heads: usize) -> Result<usize, Problem> {
     if heads > 0 && hidden.is_multiple_of(heads) {

@@ -3,6 +3,7 @@
 use half::{bf16, f16};
 
 use super::error::Problem;
+use crate::kernels::Format;
 
 /// One tensor, read.
 #[derive(Clone, Debug, PartialEq)]
@@ -86,24 +87,24 @@ pub enum StoredType {
     I64,
 }
 
-/// Type, GGML number, name, values a block, bytes a block.
-const TYPES: [(StoredType, u32, &str, usize, usize); 16] = [
-    (StoredType::F32, 0, "f32", 1, 4),
-    (StoredType::F16, 1, "f16", 1, 2),
-    (StoredType::Q4_0, 2, "q4_0", 32, 18),
-    (StoredType::Q4_1, 3, "q4_1", 32, 20),
-    (StoredType::Q5_0, 6, "q5_0", 32, 22),
-    (StoredType::Q5_1, 7, "q5_1", 32, 24),
-    (StoredType::Q8_0, 8, "q8_0", 32, 34),
-    (StoredType::Q8_1, 9, "q8_1", 32, 36),
-    (StoredType::Q2K, 10, "q2_k", 256, 84),
-    (StoredType::Q3K, 11, "q3_k", 256, 110),
-    (StoredType::Q4K, 12, "q4_k", 256, 144),
-    (StoredType::Q5K, 13, "q5_k", 256, 176),
-    (StoredType::Q6K, 14, "q6_k", 256, 210),
-    (StoredType::Q8K, 15, "q8_k", 256, 292),
-    (StoredType::I64, 27, "i64", 1, 8),
-    (StoredType::BF16, 30, "bf16", 1, 2),
+/// Type, GGML number, and the kernels' format of its values.
+const TYPES: [(StoredType, u32, Option<Format>); 16] = [
+    (StoredType::F32, 0, Some(Format::F32)),
+    (StoredType::F16, 1, Some(Format::F16)),
+    (StoredType::Q4_0, 2, Some(Format::Q4_0)),
+    (StoredType::Q4_1, 3, Some(Format::Q4_1)),
+    (StoredType::Q5_0, 6, Some(Format::Q5_0)),
+    (StoredType::Q5_1, 7, Some(Format::Q5_1)),
+    (StoredType::Q8_0, 8, Some(Format::Q8_0)),
+    (StoredType::Q8_1, 9, Some(Format::Q8_1)),
+    (StoredType::Q2K, 10, Some(Format::Q2K)),
+    (StoredType::Q3K, 11, Some(Format::Q3K)),
+    (StoredType::Q4K, 12, Some(Format::Q4K)),
+    (StoredType::Q5K, 13, Some(Format::Q5K)),
+    (StoredType::Q6K, 14, Some(Format::Q6K)),
+    (StoredType::Q8K, 15, Some(Format::Q8K)),
+    (StoredType::I64, 27, None),
+    (StoredType::BF16, 30, Some(Format::BF16)),
 ];
 
 /// The types of [`TYPES`] by GGML's numbers, for messages.
@@ -111,7 +112,7 @@ pub(crate) const GGML_ACCEPTED: &str = "0 f32, 1 f16, 2 q4_0, 3 q4_1, 6 q5_0, 7 
      12 q4_k, 13 q5_k, 14 q6_k, 15 q8_k, 27 i64, 30 bf16";
 
 impl StoredType {
-    fn entry(self) -> &'static (Self, u32, &'static str, usize, usize) {
+    fn entry(self) -> &'static (Self, u32, Option<Format>) {
         TYPES
             .iter()
             .find(|entry| entry.0 == self)
@@ -133,22 +134,28 @@ impl StoredType {
         self.entry().1
     }
 
+    /// How the kernels call its values; `None` for integers, with which nothing is computed.
+    #[must_use]
+    pub fn format(self) -> Option<Format> {
+        self.entry().2
+    }
+
     /// Its name, as `--dtype` spells it.
     #[must_use]
     pub fn name(self) -> &'static str {
-        self.entry().2
+        self.format().map_or("i64", Format::name)
     }
 
     /// Values in a block; 1 for floats and integers.
     #[must_use]
     pub fn block(self) -> usize {
-        self.entry().3
+        self.format().map_or(1, |format| format.block().0)
     }
 
     /// Bytes of a block.
     #[must_use]
     pub fn block_bytes(self) -> usize {
-        self.entry().4
+        self.format().map_or(8, |format| format.block().1)
     }
 
     /// Whether this is f32, f16 or bf16.
@@ -198,7 +205,7 @@ mod tests {
         ];
         for (ours, theirs) in TYPES.iter().zip(candle) {
             assert_eq!(
-                (ours.3, ours.4),
+                (ours.0.block(), ours.0.block_bytes()),
                 (theirs.block_size(), theirs.type_size()),
                 "{ours:?}"
             );
