@@ -92,12 +92,6 @@ impl KvCache {
         self.slots.capacity()
     }
 
-    /// Floats of a key, and of a value, of one token: `kv_heads * head_dim`.
-    #[must_use]
-    pub fn width(&self) -> usize {
-        self.width
-    }
-
     /// Cuts `seq` to its first `len` tokens.
     ///
     /// # Errors

@@ -92,8 +92,7 @@ impl ModelDrafter {
         for (seq, tokens) in next {
             rows.chain(*seq, self.cache.committed(*seq), tokens, wanted)?;
         }
-        let want: Vec<_> = next.iter().map(|(seq, t)| (*seq, t.len())).collect();
-        let Some(mut txn) = Txn::begin(&mut self.cache, &want) else {
+        let Some(mut txn) = Txn::begin(&mut self.cache, &rows.want()) else {
             return Ok(None);
         };
         let out = self.model.forward(&rows, &mut txn, &[])?;

@@ -127,12 +127,6 @@ impl Rows {
         &self.spans
     }
 
-    /// The span of `seq`.
-    #[must_use]
-    pub fn of(&self, seq: SeqId) -> Option<&Span> {
-        self.spans.iter().find(|span| span.seq == seq)
-    }
-
     /// Number of rows.
     #[must_use]
     pub fn len(&self) -> usize {

@@ -60,7 +60,7 @@ pub(super) fn prefill(
     chunk: usize,
 ) -> Result<Option<()>> {
     let clock = Instant::now();
-    let (mut rows, mut want) = (Rows::default(), Vec::new());
+    let mut rows = Rows::default();
     for task in &*tasks {
         let (base, tokens) = (cache.committed(task.seq()), task.tokens());
         let next = &tokens[base..tokens.len().min(base + chunk)];
@@ -70,8 +70,8 @@ pub(super) fn prefill(
             _ => Wanted::None,
         };
         rows.chain(task.seq(), base, next, wanted)?;
-        want.push((task.seq(), next.len()));
     }
+    let want = rows.want();
     let Some(mut txn) = Txn::begin(cache, &want) else {
         return Ok(None);
     };

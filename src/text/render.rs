@@ -69,22 +69,14 @@ impl Formatter for OneLine {
     where
         W: ?Sized + io::Write,
     {
-        if first {
-            Ok(())
-        } else {
-            writer.write_all(b", ")
-        }
+        separate(writer, first)
     }
 
     fn begin_object_key<W>(&mut self, writer: &mut W, first: bool) -> io::Result<()>
     where
         W: ?Sized + io::Write,
     {
-        if first {
-            Ok(())
-        } else {
-            writer.write_all(b", ")
-        }
+        separate(writer, first)
     }
 
     fn begin_object_value<W>(&mut self, writer: &mut W) -> io::Result<()>
@@ -93,4 +85,11 @@ impl Formatter for OneLine {
     {
         writer.write_all(b": ")
     }
+}
+
+fn separate<W: ?Sized + io::Write>(writer: &mut W, first: bool) -> io::Result<()> {
+    if first {
+        return Ok(());
+    }
+    writer.write_all(b", ")
 }

@@ -43,7 +43,7 @@ pub fn verify<'c>(
     trees: &[DraftTree],
 ) -> Result<Option<Verified<'c>>> {
     let pack = Pack::new(cache, seqs, trees, target.vocab())?;
-    let Some(mut txn) = Txn::begin(cache, pack.want()) else {
+    let Some(mut txn) = Txn::begin(cache, &pack.rows().want()) else {
         return Ok(None);
     };
     let out = target.forward(pack.rows(), &mut txn, &[])?;

@@ -1,7 +1,7 @@
 //! The trees of a batch to the rows of one pass.
 
 use crate::{
-    Node, SeqId, TokenId,
+    Node, TokenId,
     cache::KvCache,
     error::Result,
     model::{Rows, Wanted},
@@ -14,7 +14,6 @@ use crate::{
 #[derive(Debug, Default)]
 pub struct Pack {
     rows: Rows,
-    want: Vec<(SeqId, usize)>,
     spans: Vec<Span>,
 }
 
@@ -47,7 +46,6 @@ impl Pack {
             let base = cache.committed(seq.id);
             pack.rows
                 .span(seq.id, base, &tokens, &parents, Wanted::All)?;
-            pack.want.push((seq.id, tokens.len()));
             pack.spans.push(Span { start, node_row });
             start += tokens.len();
         }
@@ -58,12 +56,6 @@ impl Pack {
     #[must_use]
     pub fn rows(&self) -> &Rows {
         &self.rows
-    }
-
-    /// Rows by sequence, as a transaction wants them.
-    #[must_use]
-    pub fn want(&self) -> &[(SeqId, usize)] {
-        &self.want
     }
 
     /// The rows of sequence `i` that stay if the nodes of `path` are accepted: the anchor's and
