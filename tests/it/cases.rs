@@ -854,34 +854,37 @@ fn c53_cancelling_leaves_the_others_alone() {
             .map(|r| engine.submit(r.clone()).unwrap())
             .collect();
         let gone = [round % 8, (round / 8 + 3) % 8, (round * 3 + 1) % 8];
-        for (i, victim) in gone.iter().enumerate() {
-            for _ in 0..(round * (i + 1)) % 4 {
-                engine.step();
-            }
-            engine.cancel(handles[*victim]);
-        }
-        let mut survivors: Vec<_> = Vec::new();
-        let mut engine_run = crate::support::Run::default();
-        while !engine.is_idle() {
+        let (mut cancelled, mut finished) = (Vec::new(), Vec::new());
+        let mut step = |engine: &mut eyrie::schedule::Engine, cancelled: &[usize]| {
             for event in engine.step() {
                 if let eyrie::schedule::Event::Finished { request, report } = event {
-                    assert!(
-                        gone.iter().all(|victim| handles[*victim] != request),
-                        "a ghost finished"
-                    );
-                    survivors.push((request, report.choice, report.tokens));
-                } else if let eyrie::schedule::Event::Round { trace, .. } = event {
-                    engine_run.traces.push(trace);
+                    let at = handles.iter().position(|handle| *handle == request);
+                    let at = at.expect("a request of ours");
+                    assert!(!cancelled.contains(&at), "a ghost finished");
+                    assert_eq!(report.tokens, base[at][report.choice]);
+                    finished.push((at, report.choice));
                 }
             }
+        };
+        for (i, victim) in gone.iter().enumerate() {
+            for _ in 0..(round * (i + 1)) % 4 {
+                step(&mut engine, &cancelled);
+            }
+            engine.cancel(handles[*victim]);
+            cancelled.push(*victim);
         }
-        for (request, choice, tokens) in survivors {
-            let at = handles
-                .iter()
-                .position(|handle| *handle == request)
-                .unwrap();
-            assert_eq!(tokens, base[at][choice]);
+        while !engine.is_idle() {
+            step(&mut engine, &cancelled);
         }
+        finished.retain(|(at, _)| !gone.contains(at));
+        finished.sort_unstable();
+        let left = (0..requests.len()).filter(|at| !gone.contains(at));
+        let choices = left.flat_map(|at| (0..requests[at].n).map(move |choice| (at, choice)));
+        assert_eq!(
+            finished,
+            choices.collect::<Vec<_>>(),
+            "every survivor ends once"
+        );
         assert_eq!(engine.cache().free(), engine.cache().capacity());
     }
 }

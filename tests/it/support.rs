@@ -14,7 +14,7 @@ use eyrie::{
     Matrix, SeqId, TokenId,
     accept::Match,
     cache::{KvCache, Txn},
-    draft::{Anchor, Drafter, ModelDrafter, Ngram, NoDrafter, Pick, Script, Seen},
+    draft::{Anchor, Drafter, ModelDrafter, Ngram, NoDrafter, Pick, Seen},
     error::{ErrorKind, Result},
     kernels::Format,
     model::{Dtype, Llama, LoadOptions, Rows, Target, Wanted, load::Checkpoint},
@@ -27,6 +27,8 @@ use eyrie::{
 };
 use eyrie_fixtures::{Fixture, table, td, tt};
 use tempfile::TempDir;
+
+pub(crate) use xtask::grid::{prompts, random_script};
 
 /// Prints a line past the test harness's capture.
 pub(crate) fn say(line: &str) {
@@ -135,21 +137,6 @@ pub(crate) fn drawn(prompt: &[TokenId], t: f64, seed: u64) -> Request {
         seed,
         ..request(prompt)
     }
-}
-
-/// Twenty prompts over `vocab` ids, of different lengths; one is a single token, one is a single
-/// token 48 times.
-pub(crate) fn prompts(vocab: u32) -> Vec<Vec<TokenId>> {
-    let mut all: Vec<Vec<TokenId>> = (0..18u32)
-        .map(|i| {
-            (0..3 + i * 2)
-                .map(|j| (i * 31 + j * j * 7 + j) % vocab)
-                .collect()
-        })
-        .collect();
-    all.push(vec![3]);
-    all.push(vec![7; 48]);
-    all
 }
 
 /// An engine to be: a target, a way to make its drafter, and settings.
@@ -349,21 +336,6 @@ fn consistent(report: &ChoiceReport) {
             "{round:?}"
         );
     }
-}
-
-/// Random lists for a script: ids below `vocab`, some beyond, some lists empty.
-pub(crate) fn random_script(vocab: u32, rounds: usize, seed: u64) -> Script {
-    let mut state = seed;
-    let mut next = move || {
-        state = state
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
-        (state >> 33) as u32
-    };
-    let lists = (0..rounds)
-        .map(|_| (0..next() % 9).map(|_| next() % (vocab + 2)).collect())
-        .collect();
-    Script::new(lists)
 }
 
 /// Proposes the same tokens in every round.

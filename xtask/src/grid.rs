@@ -34,6 +34,9 @@ pub const THREADS: [usize; 2] = [1, 2];
 /// Weights.
 pub const FORMATS: [Format; 2] = [Format::F32, Format::Q8_0];
 
+/// Ids of the tiny models.
+const VOCAB: u32 = 64;
+
 /// Levels of each factor, in the order of [`Config::at`].
 pub const LEVELS: [usize; 9] = [
     DRAFTERS.len(),
@@ -148,14 +151,7 @@ impl Runner {
         };
         write("tt", &tt())?;
         write("td", &td())?;
-        let mut all: Vec<Vec<TokenId>> = (0..18u32)
-            .map(|i| {
-                (0..3 + i * 2)
-                    .map(|j| (i * 31 + j * j * 7 + j) % 64)
-                    .collect()
-            })
-            .collect();
-        all.extend([vec![3], vec![7; 48]]);
+        let mut all = self::prompts(VOCAB);
         all.truncate(prompts);
         Ok(Self {
             folder,
@@ -207,7 +203,7 @@ impl Runner {
             "self" => self.model("tt", config)?,
             "td" | "td-greedy" => self.model("td", config)?,
             "ngram" => return Ok(Box::new(Ngram)),
-            "script" => return Ok(Box::new(random_script(config.seed))),
+            "script" => return Ok(Box::new(random_script(VOCAB, 64, config.seed))),
             _ => return Ok(Box::new(NoDrafter)),
         };
         let pick = match config.drafter {
@@ -274,8 +270,24 @@ impl Runner {
     }
 }
 
-/// Lists of random length, with some ids outside the vocabulary of 64.
-fn random_script(seed: u64) -> Script {
+/// Twenty prompts over `vocab` ids, of different lengths; one is a single token, one is a single
+/// token 48 times.
+#[must_use]
+pub fn prompts(vocab: u32) -> Vec<Vec<TokenId>> {
+    let mut all: Vec<Vec<TokenId>> = (0..18u32)
+        .map(|i| {
+            (0..3 + i * 2)
+                .map(|j| (i * 31 + j * j * 7 + j) % vocab)
+                .collect()
+        })
+        .collect();
+    all.extend([vec![3], vec![7; 48]]);
+    all
+}
+
+/// A script of `rounds` random lists: most ids below `vocab`, some beyond, some lists empty.
+#[must_use]
+pub fn random_script(vocab: u32, rounds: usize, seed: u64) -> Script {
     let mut state = seed;
     let mut next = move || {
         state = state
@@ -283,8 +295,8 @@ fn random_script(seed: u64) -> Script {
             .wrapping_add(1_442_695_040_888_963_407);
         u32::try_from(state >> 33).unwrap_or(0)
     };
-    let lists = (0..64)
-        .map(|_| (0..next() % 9).map(|_| next() % 66).collect())
+    let lists = (0..rounds)
+        .map(|_| (0..next() % 9).map(|_| next() % (vocab + 2)).collect())
         .collect();
     Script::new(lists)
 }
