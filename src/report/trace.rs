@@ -21,7 +21,8 @@ pub struct RoundTrace {
     pub parents: Vec<i64>,
     /// Accepted drafts that were delivered.
     pub accepted: usize,
-    /// The token after the accepted path; none where no token could be chosen.
+    /// The token that the rule chose after its whole path, also where an end cut the round before it;
+    /// none where no token could be chosen.
     pub next: Option<TokenId>,
     /// Milliseconds by stage; shared passes in full.
     pub ms: StageMillis,
