@@ -3,6 +3,7 @@
 mod cases;
 mod cli;
 mod docs;
+mod drafters;
 mod fixtures;
 mod forward;
 mod law;

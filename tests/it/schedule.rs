@@ -3,17 +3,14 @@
 use std::sync::Arc;
 
 use eyrie::{
-    TokenId,
-    cache::{KvCache, Txn},
+    accept::Match,
     draft::NoDrafter,
-    error::Result,
-    model::{Forward, Rows, Target},
     report::{ChoiceReport, FinishReason},
     request::Request,
-    schedule::EngineOptions,
+    schedule::{Engine, EngineOptions, Parts},
 };
 
-use crate::support::{Lab, drafter, drawn, prompts, request, tt_target};
+use crate::support::{Lab, Poisoned, drafter, drawn, prompts, request, tt_target};
 
 fn tight(kv_tokens: usize) -> Lab {
     Lab::new(tt_target()).with(|lab| {
@@ -106,45 +103,6 @@ fn suspended_choices_go_before_new_ones() {
     assert_eq!(tokens, Lab::new(tt_target()).base(&[many]));
 }
 
-/// A target whose logits after one token are no numbers.
-#[derive(Debug)]
-struct Poisoned {
-    inner: Arc<dyn Target>,
-    after: TokenId,
-}
-
-impl Target for Poisoned {
-    fn vocab(&self) -> usize {
-        self.inner.vocab()
-    }
-
-    fn context(&self) -> usize {
-        self.inner.context()
-    }
-
-    fn layers(&self) -> usize {
-        self.inner.layers()
-    }
-
-    fn hidden(&self) -> usize {
-        self.inner.hidden()
-    }
-
-    fn new_cache(&self, slots: usize) -> KvCache {
-        self.inner.new_cache(slots)
-    }
-
-    fn forward(&self, rows: &Rows, txn: &mut Txn<'_>, taps: &[usize]) -> Result<Forward> {
-        let mut out = self.inner.forward(rows, txn, taps)?;
-        for (i, row) in rows.wanted().iter().enumerate() {
-            if rows.tokens()[*row] == self.after {
-                out.logits.row_mut(i)[7] = f32::NAN;
-            }
-        }
-        Ok(out)
-    }
-}
-
 /// Logits that are not finite end their request at the first token that needs them, and no other.
 #[test]
 fn logits_that_are_no_numbers_end_one_request_at_its_position() {
@@ -182,5 +140,37 @@ fn logits_that_are_no_numbers_end_one_request_at_its_position() {
             );
         }
         assert!((1..requests.len()).contains(&failed), "{failed} failed");
+    }
+}
+
+#[test]
+fn settings_out_of_range_are_refused_by_name() {
+    let lab = Lab::new(tt_target());
+    type Set = fn(&mut EngineOptions, usize);
+    let cases: [(&str, Set, &[usize]); 4] = [
+        ("depth", |o, x| o.depth = x, &[0, 65]),
+        ("max-batch", |o, x| o.max_batch = x, &[0]),
+        ("kv-tokens", |o, x| o.kv_tokens = x, &[0, 1 << 32]),
+        ("prefill-chunk", |o, x| o.prefill_chunk = x, &[0]),
+    ];
+    for (name, set, bad) in cases {
+        for value in bad {
+            let mut options = lab.options;
+            set(&mut options, *value);
+            let parts = Parts {
+                target: Arc::clone(&lab.target),
+                text: None,
+                eos: Vec::new(),
+                valid: 64,
+                drafter: Box::new(NoDrafter),
+                rule: Box::new(Match),
+            };
+            let error = Engine::new(parts, options).expect_err("out of range");
+            let message = error.to_string();
+            assert!(
+                message.starts_with(&format!("{name} {value}: ")),
+                "{message}"
+            );
+        }
     }
 }

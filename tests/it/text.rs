@@ -114,7 +114,9 @@ fn headers_chat_equals_the_goldens() {
 }
 
 fn equal_chats(template: &ChatTemplate, goldens: &str) {
-    for line in lines(goldens) {
+    let goldens = lines(goldens);
+    assert!(goldens.len() >= 5, "{} goldens", goldens.len());
+    for line in goldens {
         let messages: Vec<Message> = serde_json::from_value(line["messages"].clone()).unwrap();
         let prompt = line["add_generation_prompt"].as_bool().unwrap();
         match template.render(&messages, prompt) {
@@ -446,6 +448,29 @@ proptest! {
             })
             .collect();
         prop_assert_eq!(streamed(tokenizer, &tokens), tokenizer.decode(&tokens).unwrap());
+    }
+
+    /// What was said and what is pending are the text so far; a byte-level stream leaves out the bytes
+    /// of an unfinished character.
+    #[test]
+    fn what_is_pending_completes_the_text_so_far(
+        kind in 0..11_usize,
+        tokens in prop::collection::vec(any::<prop::sample::Index>(), 0..30),
+    ) {
+        let (tokenizer, ids) = &kinds()[kind];
+        let id = |index: &prop::sample::Index| u32::try_from(index.index(*ids as usize)).unwrap();
+        let tokens: Vec<u32> = tokens.iter().map(id).collect();
+        let (mut stream, mut said) = (tokenizer.stream(), String::new());
+        for (i, token) in tokens.iter().enumerate() {
+            said.push_str(&stream.push(*token).unwrap());
+            let now = said.clone() + &stream.pending().unwrap();
+            let whole = tokenizer.decode(&tokens[..=i]).unwrap();
+            if kind == 0 {
+                prop_assert!(whole.starts_with(&now) && whole.len() <= now.len() + 9);
+            } else {
+                prop_assert_eq!(now, whole);
+            }
+        }
     }
 
     /// Text that is valid comes back, and byte-level encoding loses nothing.
