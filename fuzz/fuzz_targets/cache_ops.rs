@@ -70,7 +70,7 @@ fn pass(
         let legal = kept.windows(2).all(|pair| pair[0] < pair[1])
             && fresh.is_some_and(|fresh| kept.iter().all(|row| *row < fresh.len()));
         assert_eq!(txn.commit(seq(*id), &kept).is_ok(), legal);
-        if let (true, Some(fresh)) = (legal, written.remove(&seq(*id))) {
+        if legal && let Some(fresh) = written.remove(&seq(*id)) {
             let tokens = model.entry(seq(*id)).or_default();
             tokens.extend(kept.iter().map(|row| fresh[*row]));
         }

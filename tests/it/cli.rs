@@ -1,5 +1,6 @@
 //! The command line, run as a program on tiny checkpoints.
 
+mod chat;
 pub(crate) mod flags;
 mod inspect;
 mod requests;

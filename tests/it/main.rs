@@ -4,6 +4,7 @@ mod cases;
 mod cli;
 mod docs;
 mod drafters;
+mod engine;
 mod fixtures;
 mod forward;
 mod law;

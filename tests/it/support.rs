@@ -364,6 +364,7 @@ pub(crate) struct Spy {
 pub(crate) struct Seens {
     pub(crate) calls: AtomicUsize,
     pub(crate) observed: AtomicUsize,
+    pub(crate) forgotten: AtomicUsize,
     pub(crate) prompts: Mutex<Vec<TokenId>>,
     pub(crate) depths: Mutex<Vec<usize>>,
 }
@@ -392,6 +393,7 @@ impl Drafter for Spy {
     }
 
     fn forget(&mut self, seq: SeqId) {
+        self.seen.forgotten.fetch_add(1, Ordering::Relaxed);
         self.inner.forget(seq);
     }
 }
