@@ -7,13 +7,14 @@ use std::sync::{
 
 use eyrie::{
     TokenId,
+    accept::Match,
     cache::{KvCache, Txn},
-    draft::{Drafter, Ngram, NoDrafter},
+    draft::{Drafter, ModelDrafter, Ngram, NoDrafter, Pick},
     error::{ErrorKind, Result},
     model::{Forward, Rows, Target},
-    report::FinishReason,
+    report::{ChoiceReport, FinishReason},
     request::Request,
-    schedule::Event,
+    schedule::{Engine, EngineOptions, Event, Parts},
 };
 
 use crate::support::{
@@ -169,6 +170,56 @@ fn c52_a_request_that_never_fits_fails_alone() {
     assert!(error.contains("31") && error.contains("30"), "{error}");
 }
 
+/// A choice that cannot go on beside the prompt it shares has what a request of one choice has.
+#[test]
+fn choices_that_never_fit_fail_one_by_one() {
+    let lab = Lab::new(tt_target()).with(|lab| lab.options.kv_tokens = 20);
+    let large = Request {
+        max_tokens: 40,
+        n: 3,
+        ..drawn(&[5, 6, 7, 8], 1.0, 3)
+    };
+    let whole = Lab::new(tt_target()).base(std::slice::from_ref(&large));
+    for name in ["none", "self"] {
+        let run = lab.run(drafter(&lab, name), std::slice::from_ref(&large));
+        for (choice, whole) in run.choices.iter().zip(&whole) {
+            assert_eq!(choice.finish_reason, FinishReason::Error);
+            assert_eq!(choice.tokens, whole[..17], "{name}");
+        }
+    }
+}
+
+/// Many choices in a cache that holds few: those begun are finished before others begin.
+#[test]
+fn suspended_choices_go_before_new_ones() {
+    let lab = Lab::new(tt_target()).with(|lab| lab.options.kv_tokens = 40);
+    let many = Request {
+        max_tokens: 12,
+        n: 200,
+        ..drawn(&[1, 2, 3, 4, 5, 6, 7, 8, 9], 1.3, 4)
+    };
+    let mut engine = lab.engine(Box::new(NoDrafter));
+    engine.submit(many.clone()).expect("a valid request");
+    let (mut begun, mut done) = (0usize, Vec::<ChoiceReport>::new());
+    while !engine.is_idle() {
+        for event in engine.step() {
+            match event {
+                Event::Piece { choice, .. } => begun = begun.max(choice + 1),
+                Event::Finished { report, .. } => done.push(report),
+                Event::Round { .. } => {}
+            }
+        }
+        assert!(
+            begun - done.len() <= lab.options.max_batch,
+            "{begun} choices begun, {} done",
+            done.len()
+        );
+    }
+    done.sort_by_key(|report| report.choice);
+    let tokens: Vec<_> = done.into_iter().map(|report| report.tokens).collect();
+    assert_eq!(tokens, Lab::new(tt_target()).base(&[many]));
+}
+
 #[test]
 fn between_rounds_the_cache_holds_all_but_the_anchor() {
     let lab = Lab::new(tt_target());
@@ -268,7 +319,7 @@ fn masks_that_leave_no_token_end_the_request() {
         }),
         ..request(&[0])
     };
-    let run = lab.run(lab.self_drafter(), &[request.clone()]);
+    let run = lab.run(lab.self_drafter(), std::slice::from_ref(&request));
     assert_eq!(run.choices[0].finish_reason, FinishReason::Error);
     assert!(run.choices[0].tokens.is_empty() && run.choices[0].rounds.is_empty());
     let error = run.choices[0].error.as_deref().unwrap();
@@ -318,7 +369,7 @@ fn a_draft_model_with_a_shorter_context_only_loses_its_drafts() {
         },
         request(&[9; 30]),
     ];
-    let model = lab.model_drafter(draft, eyrie::draft::Pick::Coupled);
+    let model = lab.model_drafter(draft, Pick::Coupled);
     let run = lab.run(model, &requests);
     assert_eq!(run.tokens(), lab.base(&requests));
     assert!(run.choices[0].rounds.iter().any(|round| round.drafted > 0));
@@ -327,6 +378,45 @@ fn a_draft_model_with_a_shorter_context_only_loses_its_drafts() {
         Some(0)
     );
     assert!(run.choices[1].rounds.iter().all(|round| round.drafted == 0));
+}
+
+/// A drafter whose cache is full guesses nothing.
+#[test]
+fn a_drafter_without_room_only_loses_its_drafts() {
+    let lab = Lab::new(tt_target());
+    let requests = mixed(6);
+    let base = alone(&lab, &requests);
+    for slots in [1, 30, 400] {
+        let drafter = ModelDrafter::new(tt_target(), Pick::Coupled, slots, 7);
+        let run = lab.run(Box::new(drafter), &requests);
+        assert_eq!(run.tokens(), base, "{slots} slots");
+        let (drafted, accepted) = run.drafted_accepted();
+        assert_eq!(drafted, accepted);
+        assert_eq!(drafted > 0, slots == 400);
+    }
+}
+
+/// Logits that are no numbers close a guess of a draft model, and no more than that.
+#[test]
+fn a_draft_model_of_no_numbers_only_loses_its_drafts() {
+    let lab = Lab::new(tt_target());
+    let requests = mixed(6);
+    let base = alone(&lab, &requests);
+    for after in [base[0][5], base[3][8]] {
+        let draft = Faulty::new(usize::MAX, Some(after));
+        let run = lab.run(lab.model_drafter(draft, Pick::Coupled), &requests);
+        assert_eq!(run.tokens(), base);
+        let goes_on = |drafted: &[TokenId]| {
+            let at = drafted.iter().position(|token| *token == after);
+            at.is_some_and(|at| at + 1 < drafted.len())
+        };
+        assert!(run.traces.iter().all(|trace| !goes_on(&trace.drafted)));
+        let (drafted, accepted) = run.drafted_accepted();
+        assert!(
+            drafted > 100 && drafted == accepted,
+            "{accepted} of {drafted}"
+        );
+    }
 }
 
 #[test]
@@ -390,5 +480,37 @@ impl Drafter for Flaky {
 
     fn forget(&mut self, seq: eyrie::SeqId) {
         self.inner.forget(seq);
+    }
+}
+
+#[test]
+fn settings_out_of_range_are_refused_by_name() {
+    let lab = Lab::new(tt_target());
+    type Set = fn(&mut EngineOptions, usize);
+    let cases: [(&str, Set, &[usize]); 4] = [
+        ("depth", |o, x| o.depth = x, &[0, 65]),
+        ("max-batch", |o, x| o.max_batch = x, &[0]),
+        ("kv-tokens", |o, x| o.kv_tokens = x, &[0, 1 << 32]),
+        ("prefill-chunk", |o, x| o.prefill_chunk = x, &[0]),
+    ];
+    for (name, set, bad) in cases {
+        for value in bad {
+            let mut options = lab.options;
+            set(&mut options, *value);
+            let parts = Parts {
+                target: Arc::clone(&lab.target),
+                text: None,
+                eos: Vec::new(),
+                valid: 64,
+                drafter: Box::new(NoDrafter),
+                rule: Box::new(Match),
+            };
+            let error = Engine::new(parts, options).expect_err("out of range");
+            let message = error.to_string();
+            assert!(
+                message.starts_with(&format!("{name} {value}: ")),
+                "{message}"
+            );
+        }
     }
 }

@@ -3,14 +3,12 @@
 mod cases;
 mod cli;
 mod docs;
-mod drafters;
 mod engine;
 mod fixtures;
 mod forward;
 mod law;
 mod load;
 mod lossless;
-mod schedule;
 mod support;
 mod text;
 mod tidy;

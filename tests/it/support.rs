@@ -17,7 +17,7 @@ use eyrie::{
     draft::{Anchor, Drafter, ModelDrafter, Ngram, NoDrafter, Pick, Seen},
     error::{ErrorKind, Result},
     kernels::Format,
-    model::{Dtype, Forward, Llama, LoadOptions, Rows, Target, Wanted, load::Checkpoint},
+    model::{Dtype, Llama, LoadOptions, Rows, Target, Wanted, load::Checkpoint},
     report::{ChoiceReport, RoundTrace},
     request::Request,
     sample::{RawParams, SamplingParams},
@@ -460,45 +460,6 @@ impl Drafter for Broken {
                 .map(|_| DraftTree::chain(&[1, 2, 3]))
                 .collect()),
         }
-    }
-}
-
-/// A target whose logits after one token are no numbers.
-#[derive(Debug)]
-pub(crate) struct Poisoned {
-    pub(crate) inner: Arc<dyn Target>,
-    pub(crate) after: TokenId,
-}
-
-impl Target for Poisoned {
-    fn vocab(&self) -> usize {
-        self.inner.vocab()
-    }
-
-    fn context(&self) -> usize {
-        self.inner.context()
-    }
-
-    fn layers(&self) -> usize {
-        self.inner.layers()
-    }
-
-    fn hidden(&self) -> usize {
-        self.inner.hidden()
-    }
-
-    fn new_cache(&self, slots: usize) -> KvCache {
-        self.inner.new_cache(slots)
-    }
-
-    fn forward(&self, rows: &Rows, txn: &mut Txn<'_>, taps: &[usize]) -> Result<Forward> {
-        let mut out = self.inner.forward(rows, txn, taps)?;
-        for (i, row) in rows.wanted().iter().enumerate() {
-            if rows.tokens()[*row] == self.after {
-                out.logits.row_mut(i)[7] = f32::NAN;
-            }
-        }
-        Ok(out)
     }
 }
 
