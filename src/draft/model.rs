@@ -52,19 +52,47 @@ impl ModelDrafter {
     /// True if every token can be fed and a draft after them has a position.
     fn can_follow(&self, tokens: &[TokenId]) -> bool {
         let inside = |token: &TokenId| (*token as usize) < self.model.vocab();
-        tokens.len() <= self.model.context() && tokens.iter().all(inside)
+        let positions = 1..=self.model.context();
+        positions.contains(&tokens.len()) && tokens.iter().all(inside)
     }
 
-    /// Feeds each sequence up to its last token; the last pass, which always has that token, says
-    /// which logits are `wanted`. `None` where there is no room now.
-    fn catch_up(&mut self, seqs: &[(SeqId, &[TokenId])], wanted: Wanted) -> Result<Option<Matrix>> {
-        for (seq, tokens) in seqs {
-            let fed = self.fed.entry(*seq).or_default();
-            let agree = fed.iter().zip(*tokens).take_while(|(a, b)| a == b).count();
-            let keep = agree.min(tokens.len() - 1);
-            fed.truncate(keep);
-            self.cache.truncate(*seq, keep)?;
+    /// Cuts what is fed of `seq` to what it really says, without its last token; how many tokens are
+    /// missing then.
+    fn trim(&mut self, seq: SeqId, tokens: &[TokenId]) -> Result<usize> {
+        let fed = self.fed.entry(seq).or_default();
+        let agree = fed.iter().zip(tokens).take_while(|(a, b)| a == b).count();
+        let keep = agree.min(tokens.len() - 1);
+        fed.truncate(keep);
+        self.cache.truncate(seq, keep)?;
+        Ok(tokens.len() - keep)
+    }
+
+    /// Which of `seqs` can be caught up and guessed `ahead` tokens for (the last member of each) in
+    /// the room there is, first come, first served. Those are trimmed; the others give their rows up,
+    /// so that they do not keep the first from going on.
+    fn fitting(&mut self, seqs: &[(SeqId, &[TokenId], usize)]) -> Result<Vec<usize>> {
+        let mut needs = Vec::new();
+        for (i, (seq, tokens, ahead)) in seqs.iter().enumerate() {
+            if self.can_follow(tokens) {
+                needs.push((i, self.trim(*seq, tokens)? + ahead));
+            }
         }
+        let mut room = self.cache.free();
+        let mut fitting = Vec::new();
+        for (i, need) in needs {
+            if need <= room {
+                room -= need;
+                fitting.push(i);
+            } else {
+                self.forget(seqs[i].0);
+            }
+        }
+        Ok(fitting)
+    }
+
+    /// Feeds each sequence, trimmed before, up to its last token; the last pass, which always has
+    /// that token, says which logits are `wanted`. `None` where there is no room now.
+    fn catch_up(&mut self, seqs: &[(SeqId, &[TokenId])], wanted: Wanted) -> Result<Option<Matrix>> {
         loop {
             let missing = |seq: &SeqId, tokens: &[TokenId]| tokens.len() - self.fed[seq].len();
             let late: Vec<_> = seqs
@@ -157,11 +185,9 @@ impl Drafter for ModelDrafter {
     }
 
     fn observe(&mut self, seen: &[Seen<'_>]) -> Result<()> {
-        let follow: Vec<_> = seen
-            .iter()
-            .filter(|seen| !seen.tokens.is_empty() && self.can_follow(seen.tokens))
-            .map(|seen| (seen.seq, seen.tokens))
-            .collect();
+        let all: Vec<_> = seen.iter().map(|seen| (seen.seq, seen.tokens, 0)).collect();
+        let fitting = self.fitting(&all)?.into_iter();
+        let follow: Vec<_> = fitting.map(|i| (all[i].0, all[i].1)).collect();
         if !follow.is_empty() {
             self.catch_up(&follow, Wanted::None)?;
         }
@@ -170,14 +196,15 @@ impl Drafter for ModelDrafter {
 
     fn propose(&mut self, anchors: &mut [Anchor<'_>]) -> Result<Vec<DraftTree>> {
         let mut trees = vec![DraftTree::default(); anchors.len()];
-        let (at, follow): (Vec<usize>, Vec<&Anchor<'_>>) = anchors
+        let all: Vec<_> = anchors
             .iter()
-            .enumerate()
-            .filter(|(_, anchor)| self.can_follow(anchor.tokens))
-            .unzip();
+            .map(|anchor| (anchor.seq, anchor.tokens, anchor.depth - 1))
+            .collect();
+        let fitting = self.fitting(&all)?;
+        let follow: Vec<_> = fitting.iter().map(|i| &anchors[*i]).collect();
         if !follow.is_empty() {
-            for (i, tokens) in at.into_iter().zip(self.guess(&follow)?) {
-                trees[i] = DraftTree::chain(&tokens);
+            for (i, tokens) in fitting.iter().zip(self.guess(&follow)?) {
+                trees[*i] = DraftTree::chain(&tokens);
             }
         }
         Ok(trees)

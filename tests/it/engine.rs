@@ -380,7 +380,7 @@ fn a_draft_model_with_a_shorter_context_only_loses_its_drafts() {
     assert!(run.choices[1].rounds.iter().all(|round| round.drafted == 0));
 }
 
-/// A drafter whose cache is full guesses nothing.
+/// A drafter guesses for those that its cache has room for.
 #[test]
 fn a_drafter_without_room_only_loses_its_drafts() {
     let lab = Lab::new(tt_target());
@@ -392,7 +392,7 @@ fn a_drafter_without_room_only_loses_its_drafts() {
         assert_eq!(run.tokens(), base, "{slots} slots");
         let (drafted, accepted) = run.drafted_accepted();
         assert_eq!(drafted, accepted);
-        assert_eq!(drafted > 0, slots == 400);
+        assert_eq!(drafted > 0, slots > 1);
     }
 }
 
