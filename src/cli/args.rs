@@ -76,8 +76,8 @@ pub struct GenerateArgs {
     /// Where to compute: cpu
     #[arg(long, default_value = "cpu", value_parser = device)]
     pub device: String,
-    /// Threads to compute with [default: all cores]
-    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(u16).range(1..))]
+    /// Threads to compute with, 1 to 1024 [default: all cores]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub threads: Option<u16>,
     /// Most sequences (choices of requests) in one pass of the target
     #[arg(long, value_name = "N", allow_negative_numbers = true, default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..))]

@@ -52,6 +52,7 @@ pub(super) fn jobs(plan: &Plan) -> Result<Vec<Job>> {
 
 fn read(path: &Path, seed: Option<u64>) -> Result<Vec<Job>> {
     let bytes = std::fs::read(path).with_context(|| format!("--requests {}", path.display()))?;
+    let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&bytes);
     let lines = bytes.split(|byte| *byte == b'\n').zip(1..);
     let lines = lines.filter(|(line, _)| !line.trim_ascii().is_empty());
     Ok(lines
@@ -60,10 +61,11 @@ fn read(path: &Path, seed: Option<u64>) -> Result<Vec<Job>> {
 }
 
 fn job(line: &[u8], number: u64, seed: Option<u64>) -> Job {
-    // A line that is no text fails as one that is no JSON does.
+    let text = std::str::from_utf8(line).map_err(RequestError::NotText);
+    // Its name may be readable all the same.
     let line = String::from_utf8_lossy(line);
     let id = RequestSpec::id_of(&line).unwrap_or_else(|| number.to_string());
-    let spec = RequestSpec::from_line(&line).map(|mut spec| {
+    let spec = text.and_then(RequestSpec::from_line).map(|mut spec| {
         let derived = || seed.map_or_else(system_seed, |seed| derive_line(seed, number));
         spec.seed.get_or_insert_with(derived);
         spec
@@ -92,7 +94,13 @@ mod tests {
         assert_eq!(seed(&jobs[0]), Some(derive_line(9, 2)));
         assert_eq!(seed(&jobs[1]), Some(5));
         assert!(jobs[2].spec.is_err());
+        let latin = read_text(b"{\"id\":\"a\",\"prompt\":\"caf\xe9\"}", None);
+        let error = latin[0].spec.as_ref().unwrap_err().to_string();
+        assert_eq!(latin[0].id, "a");
+        assert!(error.starts_with("not UTF-8 text: "), "{error}");
         assert!(read_text(b"\n \n", None).is_empty());
+        let marked = read_text(b"\xef\xbb\xbf{\"prompt\":\"x\"}", None);
+        assert!(marked[0].spec.is_ok(), "a byte order mark is no text");
     }
 
     #[test]

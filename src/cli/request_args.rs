@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use anyhow::{Context, Result};
 use clap::Args;
 
+use super::error::usage;
 use crate::{TokenId, request::RequestSpec, sample::RawParams};
 
 /// Flags of one request, without the seed, which --requests has too.
@@ -96,8 +97,13 @@ impl RequestArgs {
     /// The request that the flags ask for.
     ///
     /// # Errors
-    /// A prompt file that cannot be read as text.
+    /// A prompt file that cannot be read as text; a token that is biased twice.
     pub(super) fn spec(&self, seed: Option<u64>) -> Result<RequestSpec> {
+        let mut ids: Vec<TokenId> = self.logit_bias.iter().map(|(id, _)| *id).collect();
+        ids.sort_unstable();
+        if let Some(twice) = ids.windows(2).find(|pair| pair[0] == pair[1]) {
+            return usage("--logit-bias", format!("token {} is given twice", twice[0]));
+        }
         let neutral = RawParams::default();
         let default = RequestSpec::default();
         let file = self.prompt_file.as_ref();

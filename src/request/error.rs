@@ -9,6 +9,9 @@ pub enum RequestError {
     /// The line is not JSON, or a key is given twice.
     #[error("not a JSON object: {0}")]
     Syntax(#[from] serde_json::Error),
+    /// The line is no text.
+    #[error("not UTF-8 text: {0}")]
+    NotText(#[source] std::str::Utf8Error),
     /// The line is JSON, but no object.
     #[error("{0} is not a JSON object")]
     NotAnObject(String),
