@@ -7,6 +7,11 @@ use std::io::ErrorKind;
 #[error("{0}")]
 pub struct Usage(pub String);
 
+/// Results cannot be written.
+#[derive(Debug, thiserror::Error)]
+#[error("stdout")]
+pub(super) struct Unwritable(#[source] pub(super) std::io::Error);
+
 /// Wrong usage of `flag`.
 pub(super) fn usage<T>(flag: &str, reason: impl std::fmt::Display) -> anyhow::Result<T> {
     Err(Usage(format!("{flag}: {reason}")).into())
@@ -33,16 +38,17 @@ pub(super) fn status(error: &anyhow::Error) -> u8 {
     }
 }
 
-/// Whether the reader of our output has gone, which is no failure of ours.
+/// Whether the reader of our results has gone, which is no failure of ours.
 pub(super) fn is_broken_pipe(error: &anyhow::Error) -> bool {
-    let mut io = error
-        .chain()
-        .filter_map(|cause| cause.downcast_ref::<std::io::Error>());
-    io.any(|error| error.kind() == ErrorKind::BrokenPipe)
+    let stdout = error.downcast_ref::<Unwritable>();
+    stdout.is_some_and(|Unwritable(error)| error.kind() == ErrorKind::BrokenPipe)
 }
 
 /// clap's message without its usage and pointers to help, which would be further lines.
 pub(super) fn of_clap(error: &clap::Error) -> String {
+    if error.kind() == clap::error::ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
+        return "a command is missing; eyrie --help lists them".to_owned();
+    }
     let text = error.render().to_string();
     let text = text.strip_prefix("error: ").unwrap_or(&text);
     let wanted = |part: &&str| !part.starts_with("Usage:") && !part.starts_with("For more");
@@ -76,7 +82,12 @@ mod tests {
     fn tells_usage_from_failure() {
         assert_eq!(status(&usage::<()>("--depth", "no").unwrap_err()), 2);
         assert_eq!(status(&anyhow::anyhow!("no")), 1);
-        let pipe = anyhow::Error::from(std::io::Error::from(ErrorKind::BrokenPipe));
-        assert!(is_broken_pipe(&pipe.context("stdout")));
+        let pipe = || std::io::Error::from(ErrorKind::BrokenPipe);
+        assert!(is_broken_pipe(&Unwritable(pipe()).into()));
+        assert!(!is_broken_pipe(
+            &anyhow::Error::from(pipe()).context("--trace f")
+        ));
+        let full = Unwritable(std::io::Error::other("full"));
+        assert_eq!(line(&full.into()), "stdout: full");
     }
 }

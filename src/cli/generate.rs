@@ -10,6 +10,7 @@ use clap::ValueEnum;
 
 use super::{
     args::{GenerateArgs, RuleKind},
+    error::Unwritable,
     jobs::jobs,
     models::Models,
     output::{Form, Output},
@@ -29,7 +30,7 @@ pub(super) fn run(args: &GenerateArgs) -> Result<bool> {
     let mut models = Models::open(&mut plan)?;
     if args.print_config {
         let mut out = std::io::stdout().lock();
-        writeln!(out, "{}", serde_json::to_string_pretty(&plan)?)?;
+        writeln!(out, "{}", serde_json::to_string_pretty(&plan)?).map_err(Unwritable)?;
         return Ok(true);
     }
     let trace = match &plan.trace {

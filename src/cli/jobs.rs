@@ -52,6 +52,7 @@ pub(super) fn jobs(plan: &Plan) -> Result<Vec<Job>> {
 
 fn read(path: &Path, seed: Option<u64>) -> Result<Vec<Job>> {
     let bytes = std::fs::read(path).with_context(|| format!("--requests {}", path.display()))?;
+    let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&bytes);
     let lines = bytes.split(|byte| *byte == b'\n').zip(1..);
     let lines = lines.filter(|(line, _)| !line.trim_ascii().is_empty());
     Ok(lines
@@ -93,7 +94,13 @@ mod tests {
         assert_eq!(seed(&jobs[1]), Some(5));
         let error = jobs[2].spec.as_ref().expect_err("no text").to_string();
         assert!(error.starts_with("not UTF-8: "), "{error}");
+        let latin = read_text(b"{\"id\":\"a\",\"prompt\":\"caf\xe9\"}", None);
+        let error = latin[0].spec.as_ref().unwrap_err().to_string();
+        assert_eq!(latin[0].id, "a");
+        assert!(error.starts_with("not UTF-8: "), "{error}");
         assert!(read_text(b"\n \n", None).is_empty());
+        let marked = read_text(b"\xef\xbb\xbf{\"prompt\":\"x\"}", None);
+        assert!(marked[0].spec.is_ok(), "a byte order mark is no text");
     }
 
     #[test]

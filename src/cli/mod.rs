@@ -12,7 +12,11 @@ mod progress;
 mod request_args;
 mod session;
 
-use std::{ffi::OsString, io::Write, process::ExitCode};
+use std::{
+    ffi::OsString,
+    io::{IsTerminal, Write},
+    process::ExitCode,
+};
 
 use clap::Parser;
 use tracing_subscriber::EnvFilter;
@@ -22,6 +26,8 @@ pub use error::Usage;
 pub use models::Opened;
 pub use plan::Plan;
 pub use request_args::RequestArgs;
+
+use crate::text::is_guarded;
 
 /// Runs a command line, the program's name first. Exit status: 0; 1 for a failed run, or a failed
 /// request in it; 2 for wrong usage. What went wrong is one line on stderr.
@@ -42,10 +48,17 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let log = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal())
         .without_time()
         .with_target(false);
     // A second call in one process keeps the first one's log.
     let _ = log.try_init();
+    let report = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        if !is_guarded() {
+            report(panic);
+        }
+    }));
     let done = match &cli.command {
         Command::Generate(args) => generate::run(args),
         Command::Inspect(args) => inspect::run(args).map(|()| true),

@@ -8,7 +8,7 @@ use std::{
 use anyhow::Result;
 use serde::Serialize;
 
-use super::plan::Plan;
+use super::{error::Unwritable, plan::Plan};
 use crate::{TokenId, report::ChoiceReport};
 
 /// How results are printed.
@@ -74,8 +74,8 @@ impl Output {
         };
         if !piece.is_empty() {
             self.line_ended = piece.ends_with('\n');
-            self.to.write_all(piece.as_bytes())?;
-            self.to.flush()?;
+            self.write(&piece)?;
+            self.to.flush().map_err(Unwritable)?;
         }
         Ok(())
     }
@@ -95,13 +95,17 @@ impl Output {
         };
         self.waiting.insert((index, report.choice), text);
         while let Some(text) = self.waiting.remove(&self.next) {
-            self.to.write_all(text.as_bytes())?;
+            self.write(&text)?;
             self.next.1 += 1;
             if self.next.1 >= self.choices[self.next.0] {
                 self.next = (self.next.0 + 1, 0);
             }
         }
-        Ok(self.to.flush()?)
+        Ok(self.to.flush().map_err(Unwritable)?)
+    }
+
+    fn write(&mut self, text: &str) -> Result<(), Unwritable> {
+        self.to.write_all(text.as_bytes()).map_err(Unwritable)
     }
 }
 

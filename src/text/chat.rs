@@ -1,16 +1,15 @@
 //! Chat templates: a conversation to the prompt that the model was trained on.
 
-use std::fs;
-use std::path::Path;
+use std::{io, path::Path};
 
 use minijinja::value::Value as Jinja;
 use minijinja::{Environment, ErrorKind};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::render::environment;
+use super::render::{Bounded, FUEL, MAX_PROMPT, MAX_SOURCE, environment, with_deep_stack};
 use super::{TextError, Tokenizer};
-use crate::types::TokenId;
+use crate::{model::load::file, types::TokenId};
 
 /// Stands for an answer when a template is asked what it puts behind one.
 const PROBE: &str = "EyrieProbe";
@@ -50,16 +49,24 @@ impl ChatTemplate {
     ///
     /// # Errors
     ///
-    /// The template does not parse.
+    /// The template does not parse, or is too long to.
     pub fn new(
         name: &str,
         source: &str,
         bos: Option<&str>,
         eos: Option<&str>,
     ) -> Result<Self, TextError> {
-        let mut env = environment();
-        env.add_template_owned(name.to_owned(), source.to_owned())
-            .map_err(|error| explain(name, &error))?;
+        if source.len() > MAX_SOURCE {
+            let message = format!("{} bytes; at most {MAX_SOURCE} are accepted", source.len());
+            return Err(refused(name, message));
+        }
+        let parsed = with_deep_stack(|| {
+            let mut env = environment();
+            env.add_template_owned(name.to_owned(), source.to_owned())
+                .map_err(|error| explain(name, &error))?;
+            Ok::<_, TextError>(env)
+        });
+        let env = parsed.map_err(|error| refused(name, error.to_string()))??;
         Ok(Self {
             name: name.to_owned(),
             env,
@@ -105,13 +112,34 @@ impl ChatTemplate {
     ///
     /// # Errors
     ///
-    /// The template refuses the conversation (with its own message) or asks for something that
-    /// does not exist here.
+    /// The template refuses the conversation (with its own message), asks for something that does
+    /// not exist here, or does not end within any sensible number of steps or length of text.
     pub fn render(
         &self,
         messages: &[Message],
         add_generation_prompt: bool,
     ) -> Result<String, TextError> {
+        let mut prompt = Bounded::default();
+        // An error of the engine holds values, which may be nested: it does not leave the stack.
+        let rendered = with_deep_stack(|| {
+            self.write(&mut prompt, messages, add_generation_prompt)
+                .map_err(|error| explain(&self.name, &error))
+        });
+        let rendered = rendered.map_err(|error| refused(&self.name, error.to_string()))?;
+        if prompt.overflowed {
+            let message = format!("it writes more than {MAX_PROMPT} bytes");
+            return Err(refused(&self.name, message));
+        }
+        rendered?;
+        String::from_utf8(prompt.bytes).map_err(|error| refused(&self.name, error.to_string()))
+    }
+
+    fn write(
+        &self,
+        to: &mut Bounded,
+        messages: &[Message],
+        add_generation_prompt: bool,
+    ) -> Result<(), minijinja::Error> {
         let none = Jinja::from(());
         let mut context = vec![
             ("messages", Jinja::from_serialize(messages)),
@@ -125,10 +153,8 @@ impl ChatTemplate {
             }
         }
         let context: Jinja = context.into_iter().collect();
-        self.env
-            .get_template(&self.name)
-            .and_then(|template| template.render(context))
-            .map_err(|error| explain(&self.name, &error))
+        let template = self.env.get_template(&self.name)?;
+        template.render_captured_to(context, to).map(drop)
     }
 
     /// The token that ends an assistant's turn, as `<|im_end|>`: the first thing that the template
@@ -149,6 +175,8 @@ fn explain(name: &str, error: &minijinja::Error) -> TextError {
         "it asks for today's date (strftime_now), and a prompt here is a function of the messages \
          alone; use a template with a fixed date"
             .to_owned()
+    } else if error.kind() == ErrorKind::OutOfFuel {
+        format!("it does not end within {FUEL} steps")
     } else {
         let place = error.line().map(|line| format!(" (line {line})"));
         let place = place.unwrap_or_default();
@@ -158,6 +186,10 @@ fn explain(name: &str, error: &minijinja::Error) -> TextError {
             format!("{}: {detail}{place}", error.kind())
         }
     };
+    refused(name, message)
+}
+
+fn refused(name: &str, message: String) -> TextError {
     TextError::Template {
         name: name.to_owned(),
         message,
@@ -166,9 +198,10 @@ fn explain(name: &str, error: &minijinja::Error) -> TextError {
 
 /// The file's text, `None` if there is no such file.
 fn read(path: &Path) -> Result<Option<String>, TextError> {
-    match fs::read_to_string(path) {
+    let text = |bytes| String::from_utf8(bytes).map_err(io::Error::other);
+    match file::read(path).and_then(text) {
         Ok(text) => Ok(Some(text)),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(source) => Err(TextError::Read {
             path: path.to_owned(),
             source,

@@ -2,17 +2,20 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
 use serde_json::Value;
-use tokenizers::Decoder;
+use tokenizers::{Decoder, ModelWrapper};
 
 use super::differences::Differences;
+use super::guard::guarded;
 use super::stream::{Route, TextStream};
 use super::{TextError, Vocabulary};
-use crate::{model::load::gguf::Metadata, types::TokenId};
+use crate::{
+    model::load::{file, gguf::Metadata},
+    types::TokenId,
+};
 
 /// Text to token ids and back. Cheap to clone.
 #[derive(Clone)]
@@ -36,7 +39,7 @@ impl Tokenizer {
     ///
     /// The file cannot be read, or the tokenizers library refuses it.
     pub fn from_json(path: &Path) -> Result<Self, TextError> {
-        let bytes = fs::read(path).map_err(|source| TextError::Read {
+        let bytes = file::read(path).map_err(|source| TextError::Read {
             path: path.to_owned(),
             source,
         })?;
@@ -63,7 +66,16 @@ impl Tokenizer {
             name: name.to_owned(),
             source,
         };
-        let mut hf = tokenizers::Tokenizer::from_bytes(bytes).map_err(refused)?;
+        let hf = guarded(|| tokenizers::Tokenizer::from_bytes(bytes));
+        let mut hf = hf
+            .map_err(|panic| refused(panic.into()))?
+            .map_err(refused)?;
+        if let ModelWrapper::BPE(bpe) = hf.get_model()
+            && let Some(dropout) = bpe.dropout.filter(|dropout| *dropout > 0.0)
+        {
+            let reason = format!("dropout {dropout}: it makes ids random; accepted is null");
+            return Err(refused(reason.into()));
+        }
         // A file may carry the limits it was last used with; they are no part of the tokenizer.
         hf.with_truncation(None).map_err(refused)?;
         hf.with_padding(None);
@@ -108,7 +120,8 @@ impl Tokenizer {
     }
 
     fn ids(&self, text: &str, add_special: bool) -> Result<Vec<TokenId>, TextError> {
-        let encoding = self.inner.hf.encode_fast(text, add_special);
+        let encoding = guarded(|| self.inner.hf.encode_fast(text, add_special));
+        let encoding = encoding.map_err(|panic| TextError::Encode(panic.into()))?;
         let encoding = encoding.map_err(TextError::Encode)?;
         Ok(encoding.get_ids().to_vec())
     }
@@ -195,7 +208,9 @@ impl Tokenizer {
         match self.inner.hf.get_decoder() {
             // Some decoders subtract one from the number of pieces.
             _ if pieces.is_empty() => Ok(String::new()),
-            Some(decoder) => decoder.decode(pieces).map_err(TextError::Decode),
+            Some(decoder) => guarded(|| decoder.decode(pieces))
+                .map_err(|panic| TextError::Decode(panic.into()))?
+                .map_err(TextError::Decode),
             None => Ok(pieces.join(" ")),
         }
     }

@@ -9,6 +9,7 @@
 
 mod eos;
 mod error;
+pub(crate) mod file;
 pub mod gguf;
 mod inspect;
 pub(in crate::model) mod json;

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, fs::File, io::Read, path::Path, sync::Arc};
 
 use super::{
-    Checkpoint, Entry, LoadError, Problem, StoredType, eos_ids, gguf, json, names,
+    Checkpoint, Entry, LoadError, Problem, StoredType, eos_ids, file, gguf, json, names,
     safetensors::{Header, Index},
 };
 use crate::model::config::{Config, Declared};
@@ -12,8 +12,6 @@ const SINGLE: &str = "model.safetensors";
 const INDEX: &str = "model.safetensors.index.json";
 const CONFIG: &str = "config.json";
 const GENERATION: &str = "generation_config.json";
-/// The largest JSON file that is read.
-const MAX_JSON: u64 = 1 << 28;
 const ROPE_FACTORS: &str = "rope_freqs.weight";
 
 pub(super) fn open(path: &Path) -> Result<Checkpoint, LoadError> {
@@ -37,23 +35,18 @@ pub(super) fn open(path: &Path) -> Result<Checkpoint, LoadError> {
 
 fn open_file(path: &Path) -> Result<(File, u64), LoadError> {
     let fail = |source| Problem::io("open it", source).in_file(path);
-    let file = File::open(path).map_err(fail)?;
-    let meta = file.metadata().map_err(fail)?;
-    if !meta.is_file() {
-        return Err(fail(std::io::Error::other("not a regular file")));
-    }
-    Ok((file, meta.len()))
+    file::open(path).map_err(fail)
 }
 
 fn read_json(path: &Path) -> Result<String, LoadError> {
-    let (mut file, len) = open_file(path)?;
-    if len > MAX_JSON {
+    let (mut json, len) = open_file(path)?;
+    if len > file::MAX_TEXT {
         let what = "the length of the file".to_owned();
-        let (value, limit) = (len, MAX_JSON);
+        let (value, limit) = (len, file::MAX_TEXT);
         return Err(Problem::TooLarge { what, value, limit }.in_file(path));
     }
     let mut text = String::new();
-    file.read_to_string(&mut text)
+    json.read_to_string(&mut text)
         .map_err(|source| Problem::io("read it", source).in_file(path))?;
     Ok(text)
 }

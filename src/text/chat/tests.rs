@@ -1,3 +1,5 @@
+use std::fs;
+
 use super::*;
 
 fn render(source: &str, messages: &[Message]) -> Result<String, TextError> {
@@ -111,4 +113,49 @@ fn the_template_file_comes_first() {
     let template = ChatTemplate::from_dir(dir.path()).unwrap().unwrap();
     assert_eq!(template.render(&hi(), false).unwrap(), "file</s>");
     assert!(template.name().ends_with("chat_template.jinja"));
+}
+
+#[test]
+fn a_template_without_end_is_an_error() {
+    let forever = "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}";
+    let error = render(forever, &hi()).unwrap_err().to_string();
+    assert!(
+        error.contains("does not end within 1000000 steps"),
+        "{error}"
+    );
+
+    let flood = format!(
+        "{{% for i in range(99999) %}}{}{{% endfor %}}",
+        "x".repeat(10_000)
+    );
+    let error = render(&flood, &hi()).unwrap_err().to_string();
+    assert!(error.contains("writes more than 67108864 bytes"), "{error}");
+}
+
+#[test]
+fn nesting_does_not_exhaust_the_stack() {
+    for (before, again, behind) in [
+        ("{{ ", "not ", "1 }}"),
+        ("{{ ", "- ", "1 }}"),
+        ("{{ 1", "+1", " }}"),
+        ("{{ 'x'", "|upper", " }}"),
+        ("{{ messages", ".a", " }}"),
+    ] {
+        let times = MAX_SOURCE / again.len() - 8;
+        // Whether it can be rendered is the template's affair.
+        let _ = render(&format!("{before}{}{behind}", again.repeat(times)), &hi());
+    }
+    let nested = "{% set ns = namespace(x=[]) %}{% for i in range(9) %}{% for j in range(99999) %}\
+                  {% set ns.x = [ns.x] %}{% endfor %}{% endfor %}";
+    let error = render(nested, &hi()).unwrap_err().to_string();
+    assert!(error.contains("does not end"), "{error}");
+    for use_of_it in ["{{ ns.x }}", "{{ ns.x|tojson }}", "{{ ns.x == [ns.x] }}"] {
+        let _ = render(
+            &format!("{}{use_of_it}", nested.replacen("(9)", "(1)", 1)),
+            &hi(),
+        );
+    }
+    let long = "x".repeat(MAX_SOURCE + 1);
+    let error = render(&long, &hi()).unwrap_err().to_string();
+    assert!(error.contains("at most 131072 are accepted"), "{error}");
 }

@@ -270,6 +270,21 @@ fn wrong_usage_is_one_line_that_names_the_flag() {
         ),
         (&["--prompt", "x", "--device", "tpu"], &["--device", "cpu"]),
         (&["--prompt", "x", "--threads", "0"], &["--threads"]),
+        (
+            &["--prompt", "x", "--threads", "1025"],
+            &["--threads", "1..=1024"],
+        ),
+        (
+            &[
+                "--prompt",
+                "x",
+                "--logit-bias",
+                "5=1",
+                "--logit-bias",
+                "5=2",
+            ],
+            &["--logit-bias: token 5 is given twice"],
+        ),
         (&["--prompt", "x", "--max-batch", "0"], &["--max-batch"]),
         (
             &["--prompt", "x", "--kv-tokens", "16777217"],
@@ -498,4 +513,14 @@ fn help_states_the_sampling_order() {
             .unwrap_or_else(|| panic!("{word} is not in place in {text}"));
         rest = &rest[at + word.len()..];
     }
+}
+
+#[test]
+fn without_a_command_one_line_says_so() {
+    let ran = eyrie(&[]);
+    assert_eq!((ran.code, ran.out.as_str()), (2, ""));
+    assert_eq!(
+        ran.err,
+        "error: a command is missing; eyrie --help lists them\n"
+    );
 }

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use eyrie_fixtures::{Fixture, td, tt};
-use serde_json::Value;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::{Ran, generate};
@@ -142,4 +142,45 @@ pub(crate) fn a_longer_tail_warns_and_other_content_is_refused() {
         (0, ""),
         "no tokenizer on either side is fine"
     );
+}
+
+#[test]
+fn a_tokenizer_that_breaks_its_library_is_one_line_of_error() {
+    let dir = tempfile::tempdir().unwrap();
+    let split = |regex: &str| json!({"type": "Split", "pattern": {"Regex": regex}, "behavior": "Isolated", "invert": false});
+    let template = json!({
+        "type": "TemplateProcessing",
+        "single": [{"Sequence": {"id": "B", "type_id": 0}}],
+        "pair": [{"Sequence": {"id": "A", "type_id": 0}}, {"Sequence": {"id": "B", "type_id": 0}}],
+        "special_tokens": {},
+    });
+    let cases = [
+        ("pre_tokenizer", split("(a+)+$")),
+        ("pre_tokenizer", json!({"type": "FixedLength", "length": 0})),
+        (
+            "normalizer",
+            json!({"type": "Precompiled", "precompiled_charsmap": "AAAA"}),
+        ),
+        (
+            "normalizer",
+            json!({"type": "Replace", "pattern": {"String": ""}, "content": "xxxx"}),
+        ),
+        ("post_processor", template),
+    ];
+    for (i, (part, value)) in cases.into_iter().enumerate() {
+        let model = write(dir.path(), &i.to_string(), &tt());
+        edit(&model, |json| json[part] = value.clone());
+        let model = model.display().to_string();
+        let prompt = format!("{}!", "a".repeat(40));
+        let ran = generate(&["--model", &model, "--prompt", &prompt, "--max-tokens", "2"]);
+        assert_eq!(ran.code, 1, "{value}: {}", ran.err);
+        assert_eq!(ran.err.lines().count(), 1, "{value}: {}", ran.err);
+        assert!(ran.err.starts_with("error: "), "{value}: {}", ran.err);
+    }
+    let model = write(dir.path(), "dropout", &tt());
+    edit(&model, |json| json["model"]["dropout"] = json!(0.5));
+    let model = model.display().to_string();
+    let ran = generate(&["--model", &model, "--prompt", "a"]);
+    assert_eq!(ran.code, 1, "{}", ran.err);
+    assert!(ran.err.contains("dropout 0.5"), "{}", ran.err);
 }
