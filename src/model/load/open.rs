@@ -14,9 +14,10 @@ const CONFIG: &str = "config.json";
 const GENERATION: &str = "generation_config.json";
 const ROPE_FACTORS: &str = "rope_freqs.weight";
 
+const ACCEPTED: &str =
+    "a directory with config.json and model.safetensors (or its index), or a GGUF file";
+
 pub(super) fn open(path: &Path) -> Result<Checkpoint, LoadError> {
-    const ACCEPTED: &str =
-        "a directory with config.json and model.safetensors (or its index), or a GGUF file";
     let unrecognised = |found: String| {
         let accepted = ACCEPTED.to_owned();
         LoadError::new(path, Problem::Unrecognised { found, accepted })
@@ -53,6 +54,13 @@ fn read_json(path: &Path) -> Result<String, LoadError> {
 
 fn directory(dir: &Path) -> Result<Checkpoint, LoadError> {
     let config_path = dir.join(CONFIG);
+    if !config_path.exists() {
+        let (found, accepted) = (format!("there is no {CONFIG}"), ACCEPTED.to_owned());
+        return Err(LoadError::new(
+            dir,
+            Problem::Unrecognised { found, accepted },
+        ));
+    }
     let declared =
         Config::from_json(&read_json(&config_path)?).map_err(|p| p.in_file(&config_path))?;
     let (single, index) = (dir.join(SINGLE), dir.join(INDEX));

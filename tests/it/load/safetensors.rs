@@ -6,7 +6,7 @@ use super::*;
 fn lies_what_is_no_checkpoint_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     refused(&dir.path().join("absent"), &["absent", "cannot open it"]);
-    refused(dir.path(), &["config.json", "cannot open it"]);
+    refused(dir.path(), &["no config.json", "a GGUF file"]);
     let file = dir.path().join("some.txt");
     fs::write(&file, "text").unwrap();
     refused(&file, &["some.txt", "starts with \"text\"", "a GGUF file"]);
