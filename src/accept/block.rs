@@ -51,7 +51,7 @@
 //! `B(i) * p_(i+1)(x)`, by the rounds to come. The sum is `P(i) * p_(i+1)(x)`. ∎
 //!
 //! A coin may accept a prefix in spite of a bad token in it, if what followed made up for that: of all rules
-//! that judge one drafted chain this one accepts the most tokens (theorem 2 there), and never fewer in
+//! that judge one drafted chain this one accepts the most tokens (proved in the paper), and never fewer in
 //! expectation than `rejection`. What it forgives is why the draws must not come back: the drafts and
 //! coins behind the path are not independent of the path's length, so a later round must not meet
 //! them again. The anchor in the keys sees to that.
