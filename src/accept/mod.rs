@@ -1,22 +1,28 @@
 #![doc = include_str!("README.md")]
 
+mod block;
 mod matching;
+mod rejection;
 
+pub use block::Block;
 pub use matching::Match;
+pub use rejection::Rejection;
 
-use std::fmt::Debug;
+use std::{borrow::Cow, fmt::Debug};
 
 use crate::{
     Node, TokenId,
     sample::{Dist, Draws, Fault},
-    tree::DraftTree,
+    tree::{DraftTree, Law},
 };
 
 /// The target's laws, row by row.
 ///
-/// A rule asks for the anchor's row first and then only for rows on the path it has accepted, so
-/// an implementation computes a law when it is asked for: the logits of all rows are there already,
-/// but most rows of a tree are never processed.
+/// A rule asks for the anchor's row first and then only for rows that it may accept the path to
+/// (`match` and `rejection` for those of the accepted path, `block` for those of its chain up to
+/// the first draft that the target cannot emit), each at most once. So an implementation computes a
+/// law when it is asked for: the logits of all rows are there already, but most rows of a tree are
+/// never processed; and the row of a node that the target gives no mass is never asked for.
 pub trait TargetRows {
     /// The law of the token that follows the node, or (`None`) the anchor.
     ///
@@ -37,6 +43,14 @@ pub struct Verdict {
 mod sealed {
     #[expect(unnameable_types, reason = "that nobody else can name it is the seal")]
     pub trait Sealed {}
+}
+
+/// The law a node was chosen by, as a distribution: a point has all mass on its token.
+fn drafted_by(tree: &DraftTree, node: Node) -> Cow<'_, Dist> {
+    match tree.law(node) {
+        Law::Point => Cow::Owned(Dist::one_hot(tree.token(node))),
+        Law::Drawn(q) => Cow::Borrowed(q),
+    }
 }
 
 /// Decides which drafts survive.

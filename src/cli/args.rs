@@ -14,7 +14,7 @@ divided and negative multiplied; then frequency and presence over the output onl
 row count as output); masks (ids beyond the tokenizer, end tokens before --min-tokens); \
 temperature; top-k; top-p; min-p. Each filter renormalises. At temperature 0 (or below 1e-5) the \
 token is the argmax after bias, penalties and masks. With one --seed the tokens are the same with \
-and without drafts.";
+and without drafts under --rule match; under the other rules their law is.";
 
 /// Speculative decoding that emits exactly the tokens of plain decoding.
 #[derive(Debug, Parser)]
@@ -64,7 +64,7 @@ pub struct GenerateArgs {
     /// How drafts are accepted
     #[arg(long, value_enum, default_value_t = RuleKind::Match)]
     pub rule: RuleKind,
-    /// How the drafter picks at temperatures above 0 [default: coupled]
+    /// How the drafter picks at temperatures above 0 [default: coupled; drawn with --rule rejection and block]
     #[arg(long, value_enum)]
     pub pick: Option<PickKind>,
     /// Weights are converted to this type when loaded
@@ -134,6 +134,10 @@ pub enum DrafterKind {
 pub enum RuleKind {
     /// A draft is kept if it is the token that plain decoding emits there
     Match,
+    /// A drawn draft is kept as often as target and drafter overlap; keeps the law, not the tokens of a seed
+    Rejection,
+    /// As rejection, for the chain as a whole, which keeps more
+    Block,
 }
 
 /// How the drafter picks at temperatures above 0.
@@ -144,6 +148,8 @@ pub enum PickKind {
     Coupled,
     /// The likeliest token
     Greedy,
+    /// Drawn from the drafter's law; ngram and script, which have none, draft as ever
+    Drawn,
 }
 
 /// A type of weights.

@@ -18,7 +18,7 @@ use super::{
     session::{Session, Totals},
 };
 use crate::{
-    accept::{Match, Rule},
+    accept::{Block, Match, Rejection, Rule},
     request::Resolver,
     schedule::{Engine, EngineOptions, Parts},
 };
@@ -46,6 +46,8 @@ pub(super) fn run(args: &GenerateArgs) -> Result<bool> {
     let (eos, valid) = (opened.eos(), opened.valid());
     let rule: Box<dyn Rule> = match plan.rule {
         RuleKind::Match => Box::new(Match),
+        RuleKind::Rejection => Box::new(Rejection),
+        RuleKind::Block => Box::new(Block),
     };
     let resolver = Resolver {
         tokenizer: opened.tokenizer.clone(),

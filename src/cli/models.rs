@@ -251,6 +251,7 @@ impl From<PickKind> for Pick {
         match pick {
             PickKind::Coupled => Self::Coupled,
             PickKind::Greedy => Self::Greedy,
+            PickKind::Drawn => Self::Drawn,
         }
     }
 }

@@ -83,6 +83,7 @@ impl Plan {
         if !drafts && args.pick.is_some() {
             return usage("--pick", "needs a drafter; there is none");
         }
+        let pick = pick(args)?;
         if args.allow_tokenizer_mismatch && drafter != DrafterKind::Model {
             return usage("--allow-tokenizer-mismatch", "needs --drafter model");
         }
@@ -103,7 +104,7 @@ impl Plan {
             draft: args.draft.clone(),
             depth: drafts.then(|| args.depth.unwrap_or(4)),
             rule: args.rule,
-            pick: drafts.then(|| args.pick.unwrap_or(PickKind::Coupled)),
+            pick: drafts.then_some(pick),
             dtype: args.dtype,
             head_dtype: args.head_dtype.unwrap_or(args.dtype),
             device: args.device.clone(),
@@ -176,6 +177,26 @@ fn request(args: &GenerateArgs) -> Result<Option<RequestSpec>> {
             let rest = text.strip_prefix(field).unwrap_or(&text);
             Err(super::error::Usage(format!("{}{rest}", flag(field))).into())
         }
+    }
+}
+
+/// The pick that the rule needs: drafts to be judged by the law they were drawn from have to be drawn.
+fn pick(args: &GenerateArgs) -> Result<PickKind> {
+    let needed = if args.rule == RuleKind::Match {
+        PickKind::Coupled
+    } else {
+        PickKind::Drawn
+    };
+    let given = args.pick.unwrap_or(needed);
+    match (needed, given) {
+        (PickKind::Coupled, PickKind::Drawn) => {
+            usage("--pick", "drawn needs --rule rejection or block")
+        }
+        (PickKind::Drawn, PickKind::Coupled | PickKind::Greedy) => {
+            let reason = "--rule rejection and block judge drawn drafts; drawn is accepted";
+            usage("--pick", reason)
+        }
+        (_, pick) => Ok(pick),
     }
 }
 

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use super::{Anchor, Drafter, Pick, Seen};
 use crate::{
-    Matrix, SeqId, TokenId,
+    Matrix, Node, SeqId, TokenId,
     cache::{KvCache, Txn},
     error::Result,
     model::{Rows, Target, Wanted},
@@ -30,6 +30,8 @@ pub struct ModelDrafter {
 #[derive(Debug)]
 struct Guess {
     chain: Chain,
+    tree: DraftTree,
+    /// The tokens of the tree, which is a chain.
     tokens: Vec<TokenId>,
     open: bool,
 }
@@ -133,25 +135,28 @@ impl ModelDrafter {
 
     /// Chooses the next token of an open guess from the row of logits after it; closes the guess at
     /// its depth, at the model's context and where no token can be chosen.
-    fn extend(&self, anchor: &Anchor<'_>, guess: &mut Guess, logits: &[f32]) {
+    fn extend(&self, anchor: &mut Anchor<'_>, guess: &mut Guess, logits: &[f32]) -> Result<()> {
         let history = History {
             counts: anchor.counts,
             path: &guess.tokens,
         };
         let Ok(law) = guess.chain.law(logits, &history) else {
             guess.open = false;
-            return;
+            return Ok(());
         };
-        let t = history.index() as u64;
-        guess.tokens.push(self.pick.token(&law, t, anchor.draws));
+        let parent = guess.tokens.len().checked_sub(1).map(Node::at);
+        let node = self.pick.add(&mut guess.tree, parent, law, anchor)?;
+        guess.tokens.push(guess.tree.token(node));
         let fed = anchor.tokens.len() + guess.tokens.len();
         guess.open = guess.tokens.len() < anchor.depth && fed <= self.model.context();
+        Ok(())
     }
 
     /// Guesses for anchors that the model can follow, level by level.
-    fn guess(&mut self, anchors: &[&Anchor<'_>]) -> Result<Vec<Vec<TokenId>>> {
-        let new = |anchor: &&Anchor<'_>| Guess {
+    fn guess(&mut self, anchors: &mut [&mut Anchor<'_>]) -> Result<Vec<DraftTree>> {
+        let new = |anchor: &&mut Anchor<'_>| Guess {
             chain: anchor.chain.narrowed(self.model.vocab()),
+            tree: DraftTree::new(),
             tokens: Vec::new(),
             open: true,
         };
@@ -161,12 +166,15 @@ impl ModelDrafter {
         while let Some(rows) = logits {
             let open = guesses
                 .iter_mut()
-                .zip(anchors)
+                .zip(anchors.iter_mut())
                 .filter(|(guess, _)| guess.open);
             for (row, (guess, anchor)) in open.enumerate() {
-                self.extend(anchor, guess, rows.row(row));
+                self.extend(anchor, guess, rows.row(row))?;
             }
-            let open = guesses.iter().zip(anchors).filter(|(guess, _)| guess.open);
+            let open = guesses
+                .iter()
+                .zip(&*anchors)
+                .filter(|(guess, _)| guess.open);
             let next: Vec<_> = open
                 .map(|(guess, anchor)| (anchor.seq, &guess.tokens[guess.tokens.len() - 1..]))
                 .collect();
@@ -175,7 +183,7 @@ impl ModelDrafter {
             }
             logits = self.feed(&next, Wanted::Last)?;
         }
-        Ok(guesses.into_iter().map(|guess| guess.tokens).collect())
+        Ok(guesses.into_iter().map(|guess| guess.tree).collect())
     }
 }
 
@@ -201,10 +209,15 @@ impl Drafter for ModelDrafter {
             .map(|anchor| (anchor.seq, anchor.tokens, anchor.depth - 1))
             .collect();
         let fitting = self.fitting(&all)?;
-        let follow: Vec<_> = fitting.iter().map(|i| &anchors[*i]).collect();
+        let mut follow: Vec<_> = anchors
+            .iter_mut()
+            .enumerate()
+            .filter(|(i, _)| fitting.binary_search(i).is_ok())
+            .map(|(_, anchor)| anchor)
+            .collect();
         if !follow.is_empty() {
-            for (i, tokens) in fitting.iter().zip(self.guess(&follow)?) {
-                trees[*i] = DraftTree::chain(&tokens);
+            for (i, tree) in fitting.iter().zip(self.guess(&mut follow)?) {
+                trees[*i] = tree;
             }
         }
         Ok(trees)

@@ -1,5 +1,6 @@
 //! A law over tokens.
 
+use super::draws::{Draws, Key};
 use crate::TokenId;
 
 /// A probability law on the tokens: a support with natural logarithms of probabilities.
@@ -44,6 +45,53 @@ impl Dist {
             *z = (*z - peak) - ln_total;
         }
         Self { ids, ln_p: scores }
+    }
+
+    /// What is left of this law, taken `scale` times (0 to 1), where it is above `q`: the mass
+    /// `S = sum of max(scale * p - q, 0)` and the law proportional to the summands. `None` if there
+    /// is nothing above `q`.
+    ///
+    /// This is the law of a token that replaces a rejected draw from `q`. With `scale` 1 and `q` all
+    /// on one token, that is this law without the token. The difference is taken as
+    /// `p * (1 - q / p)` in logarithms, so a token that `q` lacks keeps its `ln p` to the last bit,
+    /// however small.
+    ///
+    /// ```
+    /// use eyrie::sample::Dist;
+    ///
+    /// assert_eq!(Dist::one_hot(3).residual(0.5, &Dist::one_hot(4)), Some((0.5, Dist::one_hot(3))));
+    /// assert_eq!(Dist::one_hot(3).residual(1.0, &Dist::one_hot(3)), None);
+    /// ```
+    #[must_use]
+    pub fn residual(&self, scale: f64, q: &Self) -> Option<(f64, Self)> {
+        let ln_scale = scale.ln();
+        let above = |(id, ln_p): (TokenId, f64)| {
+            let (ln_p, ln_q) = (ln_p + ln_scale, q.ln_p(id));
+            (ln_p > ln_q).then(|| (id, ln_p + (-(ln_q - ln_p).exp()).ln_1p()))
+        };
+        let (ids, scores): (Vec<_>, Vec<_>) = self
+            .iter()
+            .filter_map(above)
+            .filter(|(_, score)| *score > f64::NEG_INFINITY)
+            .unzip();
+        if ids.is_empty() {
+            return None;
+        }
+        let mass = scores.iter().map(|score| score.exp()).sum();
+        Some((mass, Self::softmax(ids, scores)))
+    }
+
+    /// A token with this law, by one draw under a key that is asked for once. A law of one token is
+    /// decided without it.
+    ///
+    /// # Panics
+    /// If the answer is not one of the weights that were asked about.
+    pub fn draw(&self, at: Key, draws: &mut dyn Draws) -> TokenId {
+        if let [only] = *self.ids {
+            return only;
+        }
+        let weights: Vec<f64> = self.ln_p.iter().map(|ln_p| ln_p.exp()).collect();
+        self.ids[draws.pick(at, &weights)]
     }
 
     /// The support with `ln p`, ids ascending.

@@ -4,7 +4,7 @@ use super::{
     dist::Dist,
     philox::{philox, split},
 };
-use crate::TokenId;
+use crate::{Node, TokenId};
 
 /// What a random number is for. The number is a pure function of the request's seed and this.
 ///
@@ -46,7 +46,8 @@ pub enum Purpose {
     Draft,
     /// Whether the node is accepted.
     Accept,
-    /// Which token replaces what was rejected at the node.
+    /// Which token replaces what was rejected at the node; after a path whose every node was
+    /// accepted, which token follows it, under the number that the tree's next node would have.
     Residual,
 }
 
@@ -75,6 +76,14 @@ impl Key {
             node,
             domain,
         }
+    }
+
+    /// [`Key::node`] by `first`, the index of the token that the anchor's row chooses. The anchor is
+    /// the token before it, so draft and acceptance of a round agree without passing the anchor
+    /// along. Wraps where there is no token before, so that no two rounds share keys.
+    #[must_use]
+    pub fn in_round(first: u64, node: Node, purpose: Purpose) -> Self {
+        Self::node(first.wrapping_sub(1), node.0, purpose)
     }
 
     /// Whether this is a [`Key::token`], the only family whose keys may be asked for again.

@@ -121,3 +121,74 @@ proptest! {
         prop_assert_eq!(Some(law.argmax()), law.top(1).first().map(|x| x.0));
     }
 }
+
+fn law(weights: &[f64]) -> Dist {
+    let some = (0..).zip(weights).filter(|(_, w)| **w > 0.0);
+    let (ids, scores) = some.map(|(id, w): (u32, &f64)| (id, w.ln())).unzip();
+    Dist::softmax(ids, scores)
+}
+
+proptest! {
+    /// Mass and law of what is left above q, against dense arithmetic.
+    #[test]
+    fn a_residual_is_what_is_above(
+        p in prop::collection::vec(prop_oneof![Just(0.0), 0.01..1.0], 1..9),
+        q in prop::collection::vec(prop_oneof![Just(0.0), 0.01..1.0], 1..9),
+        scale in 0.01..=1.0f64,
+    ) {
+        prop_assume!(p.iter().any(|w| *w > 0.0) && q.iter().any(|w| *w > 0.0));
+        let (p, q) = (law(&p), law(&q));
+        let above: Vec<f64> = (0..9).map(|id| (scale * p.p(id) - q.p(id)).max(0.0)).collect();
+        let total: f64 = above.iter().sum();
+        match p.residual(scale, &q) {
+            None => prop_assert!(total < 1e-14, "{}", total),
+            Some((mass, left)) => {
+                prop_assert!((mass - total).abs() < 1e-14, "{} is not {}", mass, total);
+                prop_assert!(left.ids().is_sorted_by(|a, b| a < b));
+                prop_assert!((left.iter().map(|(_, ln_p)| ln_p.exp()).sum::<f64>() - 1.0).abs() < 1e-12);
+                for (id, above) in (0..).zip(above) {
+                    prop_assert!((left.p(id) * mass - above).abs() < 1e-14, "token {}", id);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_residual_keeps_what_is_too_small_for_a_difference() {
+    // Token 1 has e^-800 of the mass, which is 0 in f64, and token 0 is what q has.
+    let p = Dist::softmax(vec![0, 1, 2], vec![0.0, -800.0, -801.0]);
+    let (mass, left) = p
+        .residual(1.0, &Dist::one_hot(0))
+        .expect("two tokens are left");
+    assert_eq!((mass, left.ids()), (0.0, &[1, 2][..]));
+    assert!((left.p(1) - 1.0 / (1.0 + (-1f64).exp())).abs() < 1e-12);
+    assert_eq!(p.residual(1.0, &p), None);
+}
+
+#[test]
+fn a_law_of_one_token_is_decided_without_a_draw() {
+    let law = law(&[0.0, 0.25, 0.0, 0.75]);
+    let mut keyed = Keyed::new(3);
+    let at = |node| Key::node(4, node, Purpose::Residual);
+    let seen = (0..4000)
+        .filter(|node| law.draw(at(*node), &mut keyed) == 3)
+        .count();
+    assert!((2800..3200).contains(&seen), "{seen}");
+    assert_eq!(Dist::one_hot(9).draw(at(0), &mut Silent), 9);
+}
+
+/// Answers nothing.
+struct Silent;
+
+impl Draws for Silent {
+    fn gumbel(&self, at: Key, _: u32) -> f64 {
+        panic!("{at:?} asked")
+    }
+    fn pick(&mut self, at: Key, _: &[f64]) -> usize {
+        panic!("{at:?} asked")
+    }
+    fn accept(&mut self, at: Key, _: f64) -> bool {
+        panic!("{at:?} asked")
+    }
+}

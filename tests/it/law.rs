@@ -1,15 +1,18 @@
-//! The output law of sampling and of the rule `match`: exact where that is possible, then by
+//! The output law of sampling and of the rules: exact where that is possible, then by
 //! statistics, then broken variants of the same code, each caught by a named test.
 //!
 //! Statistical tests have alpha = 1e-6 and fixed seeds, a seed a test; each states its sample size
 //! and the smallest total variation that it would have rejected with probability 0.99.
 
 mod broken;
+mod exact;
 mod keys;
 mod matching;
+mod naive;
 mod noise;
 mod params;
 mod twin;
+mod walk;
 
 use eyrie::{
     Node, TokenId,

@@ -9,6 +9,7 @@ mod forward;
 mod law;
 mod load;
 mod lossless;
+mod rules;
 mod support;
 mod text;
 mod tidy;

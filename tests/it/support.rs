@@ -12,7 +12,7 @@ use std::{
 
 use eyrie::{
     Matrix, SeqId, TokenId,
-    accept::Match,
+    accept::{Match, Rule},
     cache::{KvCache, Txn},
     draft::{Anchor, Drafter, ModelDrafter, Ngram, NoDrafter, Pick, Seen},
     error::{ErrorKind, Result},
@@ -146,6 +146,7 @@ pub(crate) struct Lab {
     pub(crate) eos: Vec<TokenId>,
     pub(crate) valid: Option<usize>,
     pub(crate) options: EngineOptions,
+    pub(crate) rule: fn() -> Box<dyn Rule>,
 }
 
 /// What a run gave.
@@ -192,6 +193,7 @@ impl Lab {
                 kv_tokens: 4096,
                 prefill_chunk: 64,
             },
+            rule: || Box::new(Match),
         }
     }
 
@@ -207,7 +209,7 @@ impl Lab {
             eos: self.eos.clone(),
             valid: self.valid.unwrap_or(self.target.vocab()),
             drafter,
-            rule: Box::new(Match),
+            rule: (self.rule)(),
         };
         Engine::new(parts, self.options).expect("valid settings")
     }
@@ -471,6 +473,8 @@ pub(crate) fn drafter(lab: &Lab, name: &str) -> Box<dyn Drafter> {
         "self" => lab.self_drafter(),
         "self-greedy" => lab.model_drafter(Arc::clone(&lab.target), Pick::Greedy),
         "td" => lab.model_drafter(td_target(), Pick::Coupled),
+        "self-drawn" => lab.model_drafter(Arc::clone(&lab.target), Pick::Drawn),
+        "td-drawn" => lab.model_drafter(td_target(), Pick::Drawn),
         "script" => Box::new(random_script(64, 64, 5)),
         "broken" => Box::new(Broken::default()),
         other => panic!("no drafter {other}"),

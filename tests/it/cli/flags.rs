@@ -36,6 +36,7 @@ const CASES: &[Case] = &[
         &["--draft", "@script.json"],
     ),
     ("depth", NGRAM, &[], &["--depth", "5"]),
+    ("rule", DRAFT, &[], &["--rule", "rejection"]),
     ("pick", DRAFT, &[], &["--pick", "greedy"]),
     ("dtype", PROMPT, &[], &["--dtype", "q8_0"]),
     (
@@ -138,7 +139,7 @@ const CASES: &[Case] = &[
 ];
 
 /// Flags that have one accepted value in this version.
-const CONSTANT: [(&str, &str); 2] = [("rule", "match"), ("device", "cpu")];
+const CONSTANT: [(&str, &str); 1] = [("device", "cpu")];
 
 fn config(args: &[&[&str]]) -> Value {
     let args: Vec<&str> = args.concat();
@@ -192,6 +193,65 @@ pub(crate) fn no_flag_is_left_out() {
         .map(clap::Command::get_name)
         .collect();
     assert_eq!(names, ["generate", "inspect"]);
+}
+
+#[test]
+fn a_rule_that_judges_drawn_drafts_implies_the_pick() {
+    for rule in ["rejection", "block"] {
+        for drafter in [DRAFT, NGRAM] {
+            let implied = config(&[drafter, &["--rule", rule]]);
+            assert_eq!(
+                (&implied["rule"], &implied["pick"]),
+                (&rule.into(), &"drawn".into())
+            );
+            let given = config(&[drafter, &["--rule", rule, "--pick", "drawn"]]);
+            assert_eq!(implied, given);
+        }
+        let plain = config(&[PROMPT, &["--rule", rule]]);
+        assert_eq!(
+            (&plain["rule"], &plain["pick"]),
+            (&rule.into(), &Value::Null)
+        );
+    }
+    assert_eq!(config(&[DRAFT])["pick"], "coupled");
+}
+
+/// At temperature 0 the rules give the tokens of plain decoding; above, the target as its own
+/// drafter is accepted whole. The result says which rule ran.
+#[test]
+fn the_rules_run() {
+    let run = |args: &[&str]| {
+        let common = [
+            "--model",
+            "@tt",
+            "--prompt",
+            "the",
+            "--max-tokens",
+            "20",
+            "--ignore-eos",
+        ];
+        let ran = generate(&[&common[..], args, &["--json", "--seed", "3"]].concat());
+        assert_eq!(ran.code, 0, "{ran:?}");
+        serde_json::from_str::<Value>(&ran.out).expect("one result")
+    };
+    let base = run(&[]);
+    for rule in ["rejection", "block"] {
+        for drafter in [
+            &["--draft", "@td"][..],
+            &["--drafter", "ngram"],
+            &["--draft", "@script.json"],
+        ] {
+            let result = run(&[drafter, &["--rule", rule]].concat());
+            assert_eq!(result["tokens"], base["tokens"], "{rule} with {drafter:?}");
+            assert_eq!(result["config"]["rule"], rule);
+        }
+        let own = ["--draft", "@tt", "--temperature", "0.9", "--rule", rule];
+        let own = run(&own);
+        for round in own["rounds"].as_array().expect("rounds") {
+            assert_eq!(round["accepted"], round["drafted"], "{own}");
+        }
+        assert_eq!(own["tokens"].as_array().map(Vec::len), Some(20));
+    }
 }
 
 #[test]
@@ -256,8 +316,31 @@ fn wrong_usage_is_one_line_that_names_the_flag() {
         ),
         (&["--prompt", "x", "--pick", "greedy"], &["--pick"]),
         (
-            &["--prompt", "x", "--rule", "rejection"],
-            &["--rule", "match"],
+            &["--prompt", "x", "--rule", "typical"],
+            &["--rule", "match", "rejection", "block"],
+        ),
+        (
+            &[
+                "--prompt", "x", "--draft", "@td", "--rule", "block", "--pick", "coupled",
+            ],
+            &["--pick", "drawn"],
+        ),
+        (
+            &[
+                "--prompt",
+                "x",
+                "--drafter",
+                "ngram",
+                "--rule",
+                "rejection",
+                "--pick",
+                "greedy",
+            ],
+            &["--pick", "drawn"],
+        ),
+        (
+            &["--prompt", "x", "--draft", "@td", "--pick", "drawn"],
+            &["--pick", "--rule rejection or block"],
         ),
         (&["--prompt", "x", "--dtype", "q3_k"], &["--dtype", "q8_0"]),
         (

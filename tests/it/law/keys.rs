@@ -4,7 +4,7 @@ use std::{cell::RefCell, collections::BTreeSet};
 
 use eyrie::{
     Node, TokenId,
-    accept::{Match, Rule},
+    accept::{Block, Match, Rejection, Rule},
     sample::{Draws, Key, Keyed, Purpose},
     tree::DraftTree,
 };
@@ -91,6 +91,29 @@ fn only_noise_is_asked_for_again() {
         anchor += steps;
     }
     assert_eq!(draws.once.len(), 200 * 6);
+}
+
+/// `rejection` and `block` ask for no key twice in a request, drafts included, and for no noise.
+#[test]
+fn rejection_and_block_ask_for_every_key_once() {
+    let law = law_of(&[0.3, 0.1, 0.2, 0.4]);
+    for rule in [&Rejection as &dyn Rule, &Block] {
+        let mut draws = Recording::new(9);
+        let (mut anchor, mut accepted) = (0, 0);
+        for _ in 0..200 {
+            let tree = drawn_tree(anchor, &mut draws);
+            let mut rows = Rows {
+                tree: &tree,
+                law: |_: &[TokenId]| Ok(law.clone()),
+            };
+            let verdict = rule.decide(&tree, &mut rows, anchor + 1, &mut draws);
+            accepted += verdict.path.len();
+            anchor += verdict.path.len() as u64 + 1;
+        }
+        assert!(accepted > 100, "{accepted}");
+        assert!(draws.once.len() > 200 * 7, "{}", draws.once.len());
+        assert!(draws.noise.borrow().is_empty());
+    }
 }
 
 #[test]
