@@ -27,8 +27,8 @@ pub struct Players<'a> {
 }
 
 /// Takes every sequence through one round with at most `depth` levels of drafts. `None`: the cache
-/// has no room for a row of each, and nothing changed. Where there is room for the anchors only,
-/// the round goes without drafts.
+/// has no room for a row of each, and nothing changed. Where there is less room than chains of `depth`
+/// need, drafts are shorter; a tree that still does not fit is left out, with those of the others.
 ///
 /// Before and after: `cache.committed(seq) + 1 == seq.tokens().len()` for every sequence that goes on.
 ///
@@ -43,6 +43,7 @@ pub fn round(
     let mut ms = StageMillis::default();
     let mut clock = Instant::now();
 
+    let depth = draft::affordable(seqs, depth, cache.free());
     let mut trees = draft::propose(players.drafter, seqs, depth);
     ms.draft = lap(&mut clock, seqs, Stage::Draft);
 

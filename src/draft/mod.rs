@@ -98,6 +98,19 @@ pub trait Drafter: Debug + Send {
     }
 }
 
+/// The most levels, up to `depth`, for which a chain and its anchor for each of `seqs` fit `room`
+/// rows. Decided before anything is drawn: a draft that is dropped for lack of room later on could be
+/// dropped for its value, and a drawn one must not be.
+#[must_use]
+pub fn affordable(seqs: &[Sequence], depth: usize, room: usize) -> usize {
+    let rows = |depth: usize| -> usize {
+        let row = |seq: &Sequence| 1 + depth.min(seq.draft_budget());
+        seqs.iter().map(row).sum()
+    };
+    let mut levels = (0..=depth).rev();
+    levels.find(|depth| rows(*depth) <= room).unwrap_or(0)
+}
+
 /// One tree for each of `seqs`, at most `depth` deep and within each budget. Sequences without a
 /// budget are not shown to the drafter. A drafter that fails only loses its drafts.
 pub fn propose(drafter: &mut dyn Drafter, seqs: &mut [Sequence], depth: usize) -> Vec<DraftTree> {
