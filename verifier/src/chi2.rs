@@ -91,7 +91,7 @@ impl std::error::Error for BadInput {}
 /// If the lengths differ, `p` is not a law (a NaN, a negative number, a sum further than 1e-6
 /// from 1), or there are no counts.
 pub fn goodness_of_fit(counts: &[u64], p: &[f64]) -> Result<Fit, BadInput> {
-    let seen = pool::of_law(counts, p)?;
+    let seen = pool::of_law(counts, p, pool::ENOUGH)?;
     let term = |c: &Cell| (c.seen[0] - c.weight).powi(2) / c.weight;
     Ok(fit(&seen, term))
 }
@@ -101,7 +101,7 @@ pub fn goodness_of_fit(counts: &[u64], p: &[f64]) -> Result<Fit, BadInput> {
 /// # Errors
 /// If the lengths differ or a sample is empty.
 pub fn two_sample(a: &[u64], b: &[u64]) -> Result<Fit, BadInput> {
-    let seen = pool::of_two(a, b)?;
+    let seen = pool::of_two(a, b, pool::ENOUGH)?;
     let [n, m] = seen.total;
     let (over, under) = ((m / n).sqrt(), (n / m).sqrt());
     let term = |c: &Cell| {

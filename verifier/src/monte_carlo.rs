@@ -65,7 +65,7 @@ pub fn goodness_of_fit(
     p: &[f64],
     effort: Effort,
 ) -> Result<Option<Simulated>, BadInput> {
-    let inside = pool::of_law(counts, p)?.inside;
+    let inside = pool::of_law(counts, p, pool::ENOUGH)?.inside;
     if inside.len() < 2 {
         return Ok(None);
     }
@@ -120,7 +120,7 @@ pub fn goodness_of_fit(
 /// # Errors
 /// As [`crate::chi2::two_sample`].
 pub fn two_sample(a: &[u64], b: &[u64], effort: Effort) -> Result<Option<Simulated>, BadInput> {
-    let pools = pool::of_two(a, b)?;
+    let pools = pool::of_two(a, b, pool::ENOUGH)?;
     let inside = pools.inside;
     if inside.len() < 2 {
         return Ok(None);

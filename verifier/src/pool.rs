@@ -7,8 +7,8 @@ use crate::{
     number::{float, total},
 };
 
-/// Expected counts a cell must have to stand alone.
-const ENOUGH: f64 = 5.0;
+/// Expected counts a cell must have to stand alone in Pearson's test.
+pub(crate) const ENOUGH: f64 = 5.0;
 
 /// One cell: what decides whether it stands alone, and what was seen.
 #[derive(Clone, Copy, Debug)]
@@ -35,7 +35,7 @@ pub(crate) struct Pools {
 impl Pools {
     /// Share of the weight that lies inside the pools.
     pub(crate) fn mass(&self) -> f64 {
-        let weight = |cells: &[Cell]| cells.iter().map(|c| c.weight).sum::<f64>();
+        let weight = |cells: &[Cell]| cells.iter().fold(0.0, |sum, c| sum + c.weight);
         weight(&self.inside) / weight(&self.standing)
     }
 
@@ -48,8 +48,8 @@ impl Pools {
     }
 }
 
-/// Counts against a law: the weight of a cell is its expectation.
-pub(crate) fn of_law(counts: &[u64], p: &[f64]) -> Result<Pools, BadInput> {
+/// Counts against a law: the weight of a cell is its expectation, and `enough` of it stands alone.
+pub(crate) fn of_law(counts: &[u64], p: &[f64], enough: f64) -> Result<Pools, BadInput> {
     if counts.len() != p.len() {
         return Err(BadInput(format!(
             "{} counts for a law of {} cells",
@@ -68,7 +68,13 @@ pub(crate) fn of_law(counts: &[u64], p: &[f64]) -> Result<Pools, BadInput> {
         seen: [float(c), 0.0],
         members: 1,
     });
-    Ok(pool(cells.collect(), [n, 0.0], impossible))
+    let (standing, inside) = pool(cells.collect(), enough);
+    Ok(Pools {
+        standing,
+        inside,
+        total: [n, 0.0],
+        impossible,
+    })
 }
 
 /// Refuses what is no law: a NaN, a negative number, a sum further than 1e-6 from 1.
@@ -85,8 +91,8 @@ pub(crate) fn check_law(p: &[f64]) -> Result<(), BadInput> {
 }
 
 /// Two samples: the weight of a cell is what the smaller sample expects of it, so that a cell stands
-/// alone if both expect enough.
-pub(crate) fn of_two(a: &[u64], b: &[u64]) -> Result<Pools, BadInput> {
+/// alone if both expect `enough`.
+pub(crate) fn of_two(a: &[u64], b: &[u64], enough: f64) -> Result<Pools, BadInput> {
     if a.len() != b.len() {
         return Err(BadInput(format!(
             "samples over {} and {} cells",
@@ -104,19 +110,25 @@ pub(crate) fn of_two(a: &[u64], b: &[u64]) -> Result<Pools, BadInput> {
         seen: [float(a), float(b)],
         members: 1,
     });
-    Ok(pool(cells.collect(), [n, m], false))
+    let (standing, inside) = pool(cells.collect(), enough);
+    Ok(Pools {
+        standing,
+        inside,
+        total: [n, m],
+        impossible: false,
+    })
 }
 
-/// Cells of weight [`ENOUGH`] as they are, the others in pools of that weight, lightest first; what is
+/// Standing cells and those inside pools: cells of weight `enough` as they are, the others in pools of that weight, lightest first; what is
 /// left over joins the lightest that stands. So the cells inside pools are the lightest ones.
-fn pool(mut cells: Vec<Cell>, total: [f64; 2], impossible: bool) -> Pools {
+fn pool(mut cells: Vec<Cell>, enough: f64) -> (Vec<Cell>, Vec<Cell>) {
     cells.retain(|c| c.weight > 0.0);
     cells.sort_by(|a, b| a.weight.total_cmp(&b.weight));
     let mut standing: Vec<Cell> = Vec::with_capacity(cells.len());
     let mut open: Option<Cell> = None;
     for cell in &cells {
         let sum = open.take().map_or(*cell, |o| merge(o, *cell));
-        if sum.weight >= ENOUGH {
+        if sum.weight >= enough {
             standing.push(sum);
         } else {
             open = Some(sum);
@@ -129,12 +141,7 @@ fn pool(mut cells: Vec<Cell>, total: [f64; 2], impossible: bool) -> Pools {
     }
     let members = standing.iter().map(|c| c.members);
     cells.truncate(members.filter(|&members| members > 1).sum());
-    Pools {
-        standing,
-        inside: cells,
-        total,
-        impossible,
-    }
+    (standing, cells)
 }
 
 fn merge(a: Cell, b: Cell) -> Cell {

@@ -30,13 +30,16 @@ fn law(weights: &[f64]) -> Vec<f64> {
 fn g_of_known_tables() {
     let peas = [9. / 16., 3. / 16., 3. / 16., 1. / 16.];
     let fit = g::goodness_of_fit(&[315, 108, 101, 32], &peas).unwrap();
-    close(fit.statistic, 0.475_4, 1e-3);
+    let williams = 1.0 + (16. / 9. + 16. / 3. + 16. / 3. + 16. - 1.) / (6. * 556. * 3.);
+    close(fit.statistic, 0.475_4 / williams, 1e-3);
     assert_eq!(fit.dof, 3);
     let fit = g::two_sample(&[30, 70], &[45, 40]).unwrap();
     let term = |seen: f64, row: f64, column: f64| 2.0 * seen * (seen * 185.0 / (row * column)).ln();
     let by_hand =
         term(30., 100., 75.) + term(70., 100., 110.) + term(45., 85., 75.) + term(40., 85., 110.);
-    close(fit.statistic, by_hand, 1e-12);
+    let williams =
+        1.0 + (185. / 100. + 185. / 85. - 1.) * (185. / 75. + 185. / 110. - 1.) / (6. * 185.);
+    close(fit.statistic, by_hand / williams, 1e-12);
     assert_eq!(
         g::goodness_of_fit(&[9, 1], &[1.0, 0.0]).unwrap().p_value,
         0.0
@@ -195,11 +198,13 @@ proptest! {
     /// With cells that all stand alone, G and Pearson's statistic are their textbook sums.
     #[test]
     fn standing_cells_are_textbook_sums(
-        counts in prop::collection::vec(20u64..60, 4), weights in prop::collection::vec(0.5f64..1.0, 4)
+        counts in prop::collection::vec(40u64..90, 4), weights in prop::collection::vec(0.5f64..1.0, 4)
     ) {
         let p = law(&weights);
         let n = number(counts.iter().sum());
         let naive: f64 = counts.iter().zip(&p).map(|(&c, p)| 2.0 * number(c) * (number(c) / (n * p)).ln()).sum();
+        let inverse: f64 = p.iter().map(|p| 1.0 / p).sum();
+        let naive = naive / (1.0 + (inverse - 1.0) / (6.0 * n * 3.0));
         let fit = g::goodness_of_fit(&counts, &p).unwrap();
         prop_assert!((fit.statistic - naive).abs() < 1e-9 * (1.0 + naive));
         let fit = chi2::goodness_of_fit(&counts, &p).unwrap();
@@ -355,4 +360,63 @@ fn bad_rows_are_named() {
         "below + p = 1.25: must be at most 1"
     );
     assert_eq!(pit::test(&[], 0).unwrap_err().to_string(), "no rows");
+}
+
+/// Thousands of cells with few counts each, where the law of chi-square is at its worst: no more false
+/// alarms at .01 than the binomial has within five deviations, and p-values with the mean they should have.
+#[test]
+fn many_light_cells_do_not_fail_an_honest_sample() {
+    let mut rng = Rng::new(21);
+    let p = law(&(0..4_000)
+        .map(|_| rng.unit().powi(2) + 1e-3)
+        .collect::<Vec<_>>());
+    let mut sum = 0.0;
+    let cumulative: Vec<f64> = p
+        .iter()
+        .map(|p| {
+            sum += p;
+            sum
+        })
+        .collect();
+    let mut sample = || {
+        let mut counts = vec![0; p.len()];
+        for _ in 0..40_000 {
+            counts[rng.pick(&cumulative)] += 1;
+        }
+        counts
+    };
+    let (mut alarms, mut means) = ([0; 4], [0.0; 4]);
+    for _ in 0..200 {
+        let (a, b) = (sample(), sample());
+        let p_values = [
+            chi2::goodness_of_fit(&a, &p).unwrap().p_value,
+            g::goodness_of_fit(&a, &p).unwrap().p_value,
+            chi2::two_sample(&a, &b).unwrap().p_value,
+            g::two_sample(&a, &b).unwrap().p_value,
+        ];
+        for (i, p) in p_values.into_iter().enumerate() {
+            alarms[i] += u32::from(p < 0.01);
+            means[i] += p / 200.0;
+        }
+    }
+    assert!(alarms.iter().all(|n| *n <= 9), "{alarms:?} of 200");
+    assert!(means.iter().all(|m| (m - 0.5).abs() < 0.1), "{means:?}");
+}
+
+/// How far the README says that Pearson's test overshoots: 16 counts where 5 are expected.
+#[test]
+fn the_tail_over_a_light_cell_is_as_stated() {
+    let rejects = |seen: u64| {
+        let counts = [2_000 - seen, seen];
+        chi2::goodness_of_fit(&counts, &[0.9975, 0.0025])
+            .unwrap()
+            .rejects(1e-6)
+    };
+    let choose = |k: f64| ln_gamma(2_001.0) - ln_gamma(k + 1.0) - ln_gamma(2_001.0 - k);
+    let weight = |k: f64| (choose(k) + k * 0.0025f64.ln() + (2_000.0 - k) * 0.9975f64.ln()).exp();
+    let false_alarms: f64 = (0..100)
+        .filter(|k| rejects(*k))
+        .map(|k| weight(number(k)))
+        .sum();
+    assert!((6e-5..8e-5).contains(&false_alarms), "{false_alarms}");
 }
