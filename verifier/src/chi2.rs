@@ -15,8 +15,10 @@ use std::fmt;
 
 use statrs::distribution::{ChiSquared, ContinuousCDF};
 
-/// Expected counts a cell must have to stand alone.
-const ENOUGH: f64 = 5.0;
+use crate::{
+    number::float,
+    pool::{self, Cell, Pools},
+};
 
 /// The outcome of a chi-square test.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -29,6 +31,8 @@ pub struct Fit {
     pub p_value: f64,
     /// The sample size that power depends on: n, or `n m / (n + m)` for two samples.
     pub effective: f64,
+    /// Share of the (expected) samples whose cells are not told apart, being pooled.
+    pub pooled: f64,
 }
 
 impl Fit {
@@ -62,7 +66,7 @@ impl fmt::Display for Fit {
 
 /// Counts that a test cannot be made of.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BadInput(String);
+pub struct BadInput(pub(crate) String);
 
 impl fmt::Display for BadInput {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -87,40 +91,9 @@ impl std::error::Error for BadInput {}
 /// If the lengths differ, `p` is not a law (a NaN, a negative number, a sum further than 1e-6
 /// from 1), or there are no counts.
 pub fn goodness_of_fit(counts: &[u64], p: &[f64]) -> Result<Fit, BadInput> {
-    let bad = |message: String| Err(BadInput(message));
-    if counts.len() != p.len() {
-        return bad(format!(
-            "{} counts for a law of {} cells",
-            counts.len(),
-            p.len()
-        ));
-    }
-    if let Some(i) = p.iter().position(|x| !(x.is_finite() && *x >= 0.0)) {
-        return bad(format!("p[{i}] = {}: must be a number at least 0", p[i]));
-    }
-    let sum: f64 = p.iter().sum();
-    if (sum - 1.0).abs() > 1e-6 {
-        return bad(format!("the law sums to {sum}: must be 1"));
-    }
-    let n = total(counts);
-    if n == 0.0 {
-        return bad("no samples".into());
-    }
-    let impossible = counts.iter().zip(p).any(|(&c, &p)| c > 0 && p == 0.0);
-    let cells = counts.iter().zip(p).map(|(&c, &p)| Cell {
-        weight: n * p,
-        seen: [float(c), 0.0],
-    });
-    let pooled = pool(cells.filter(|c| c.weight > 0.0).collect());
-    let statistic = pooled
-        .iter()
-        .map(|c| (c.seen[0] - c.weight).powi(2) / c.weight)
-        .sum();
-    Ok(verdict(
-        if impossible { f64::INFINITY } else { statistic },
-        pooled.len() - 1,
-        n,
-    ))
+    let seen = pool::of_law(counts, p, pool::ENOUGH)?;
+    let term = |c: &Cell| (c.seen[0] - c.weight).powi(2) / c.weight;
+    Ok(fit(&seen, term))
 }
 
 /// Tests whether two samples over the same cells have one law.
@@ -128,37 +101,24 @@ pub fn goodness_of_fit(counts: &[u64], p: &[f64]) -> Result<Fit, BadInput> {
 /// # Errors
 /// If the lengths differ or a sample is empty.
 pub fn two_sample(a: &[u64], b: &[u64]) -> Result<Fit, BadInput> {
-    if a.len() != b.len() {
-        return Err(BadInput(format!(
-            "samples over {} and {} cells",
-            a.len(),
-            b.len()
-        )));
-    }
-    let (n, m) = (total(a), total(b));
-    if n == 0.0 || m == 0.0 {
-        return Err(BadInput("a sample is empty".into()));
-    }
-    // A cell stands alone if the smaller sample expects enough of it.
-    let share = n.min(m) / (n + m);
-    let cells = a.iter().zip(b).map(|(&a, &b)| Cell {
-        weight: (float(a) + float(b)) * share,
-        seen: [float(a), float(b)],
-    });
-    let pooled = pool(cells.filter(|c| c.weight > 0.0).collect());
+    let seen = pool::of_two(a, b, pool::ENOUGH)?;
+    let [n, m] = seen.total;
     let (over, under) = ((m / n).sqrt(), (n / m).sqrt());
     let term = |c: &Cell| {
         let [a, b] = c.seen;
         (over * a - under * b).powi(2) / (a + b)
     };
-    Ok(verdict(
-        pooled.iter().map(term).sum(),
-        pooled.len() - 1,
-        n * m / (n + m),
-    ))
+    Ok(fit(&seen, term))
 }
 
-fn verdict(statistic: f64, dof: usize, effective: f64) -> Fit {
+/// The outcome of a statistic that is a sum over standing cells, with the law of chi-square.
+pub(crate) fn fit(pools: &Pools, term: impl Fn(&Cell) -> f64) -> Fit {
+    let dof = pools.standing.len() - 1;
+    let statistic = if pools.impossible {
+        f64::INFINITY
+    } else {
+        pools.standing.iter().map(term).sum()
+    };
     let p_value = match (statistic.is_finite(), chi_squared(dof)) {
         (false, _) => 0.0,
         (true, Some(law)) => law.sf(statistic),
@@ -168,43 +128,8 @@ fn verdict(statistic: f64, dof: usize, effective: f64) -> Fit {
         statistic,
         dof,
         p_value,
-        effective,
-    }
-}
-
-/// One cell: what decides whether it stands alone, and what was seen.
-#[derive(Clone, Copy, Debug)]
-struct Cell {
-    weight: f64,
-    seen: [f64; 2],
-}
-
-/// Cells of weight [`ENOUGH`] as they are, the others in pools of that weight, lightest first; what is
-/// left over joins the lightest that stands.
-fn pool(mut cells: Vec<Cell>) -> Vec<Cell> {
-    cells.sort_by(|a, b| a.weight.total_cmp(&b.weight));
-    let mut out: Vec<Cell> = Vec::with_capacity(cells.len());
-    let mut open: Option<Cell> = None;
-    for cell in cells {
-        let sum = open.take().map_or(cell, |o| merge(o, cell));
-        if sum.weight >= ENOUGH {
-            out.push(sum);
-        } else {
-            open = Some(sum);
-        }
-    }
-    match (open, out.first_mut()) {
-        (Some(rest), Some(first)) => *first = merge(*first, rest),
-        (Some(rest), None) => out.push(rest),
-        (None, _) => {}
-    }
-    out
-}
-
-fn merge(a: Cell, b: Cell) -> Cell {
-    Cell {
-        weight: a.weight + b.weight,
-        seen: [a.seen[0] + b.seen[0], a.seen[1] + b.seen[1]],
+        effective: pools.effective(),
+        pooled: pools.mass(),
     }
 }
 
@@ -268,13 +193,4 @@ fn ln_factorial(n: f64) -> f64 {
 
 fn chi_squared(dof: usize) -> Option<ChiSquared> {
     ChiSquared::new(float(dof as u64)).ok()
-}
-
-fn total(counts: &[u64]) -> f64 {
-    counts.iter().map(|&c| float(c)).sum()
-}
-
-#[expect(clippy::cast_precision_loss, reason = "counts stay far below 2^53")]
-fn float(count: u64) -> f64 {
-    count as f64
 }

@@ -59,6 +59,7 @@ fn excluded_tv_inverts_the_sample_size() {
         dof: 15,
         p_value: 1.0,
         effective: n,
+        pooled: 0.0,
     };
     close(fit.excluded_tv(1e-6, 0.99), 0.05, 1e-6);
 }
