@@ -96,6 +96,15 @@ impl<'c> Txn<'c> {
         }
         Ok(())
     }
+
+    /// Keeps all of this pass's rows of `seq`: a chain that nothing judges.
+    ///
+    /// # Errors
+    /// As [`commit`](Self::commit).
+    pub fn commit_all(&mut self, seq: SeqId) -> Result<()> {
+        let rows: Vec<usize> = (0..self.fresh(seq).len()).collect();
+        self.commit(seq, &rows)
+    }
 }
 
 impl Drop for Txn<'_> {

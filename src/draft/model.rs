@@ -127,7 +127,7 @@ impl ModelDrafter {
         };
         let out = self.model.forward(&rows, &mut txn, &[])?;
         for (seq, tokens) in next {
-            txn.commit(*seq, &(0..tokens.len()).collect::<Vec<_>>())?;
+            txn.commit_all(*seq)?;
             self.fed.entry(*seq).or_default().extend(*tokens);
         }
         Ok(Some(out.logits))

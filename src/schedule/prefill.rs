@@ -71,13 +71,12 @@ pub(super) fn prefill(
         };
         rows.chain(task.seq(), base, next, wanted)?;
     }
-    let want = rows.want();
-    let Some(mut txn) = Txn::begin(cache, &want) else {
+    let Some(mut txn) = Txn::begin(cache, &rows.want()) else {
         return Ok(None);
     };
     let out = target.forward(&rows, &mut txn, &[])?;
-    for (seq, count) in &want {
-        txn.commit(*seq, &(0..*count).collect::<Vec<_>>())?;
+    for task in &*tasks {
+        txn.commit_all(task.seq())?;
     }
     drop(txn);
     let mut answers = 0;
