@@ -123,7 +123,7 @@ fn the_first_three_tokens_have_the_targets_law() {
 }
 
 /// What is accepted of one draft a round is the overlap of the two laws under `rejection` and
-/// `block`, and the chance of two equal draws under `match` (case 16).
+/// `block`, and the chance of two equal draws under `match`.
 #[test]
 fn the_rate_is_that_of_the_named_rule() {
     let laws: fn(usize) -> [f64; 4] = |last| row(last, 1.0, 4);
