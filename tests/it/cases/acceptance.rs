@@ -117,9 +117,9 @@ impl Drafter for Siblings {
         "siblings"
     }
 
-    fn propose(&mut self, anchors: &mut [Anchor<'_>]) -> Result<Vec<DraftTree>> {
-        let tree = siblings(&self.0)?;
-        Ok(vec![tree; anchors.len()])
+    fn propose(&mut self, _: &mut [Anchor<'_>], trees: &mut [DraftTree]) -> Result<()> {
+        trees.fill(siblings(&self.0)?);
+        Ok(())
     }
 }
 

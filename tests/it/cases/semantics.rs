@@ -43,7 +43,10 @@ fn c38_scattered_paths_are_kept() {
         .map(|(request, output)| [&request.prompt[..], output].concat())
         .collect();
     for batch in [1, 5] {
-        let lab = Lab::new(tt_target()).with(|lab| lab.options.max_batch = batch);
+        let lab = Lab::new(tt_target()).with(|lab| {
+            lab.options.max_batch = batch;
+            lab.options.nodes = Some(64);
+        });
         for topk in [1, 2, 4, 8] {
             let planted = Planted {
                 known: known.clone(),

@@ -38,6 +38,7 @@ fn c18_a_stop_text_ends_everything_at_once() {
         let lab = Lab {
             options: eyrie::schedule::EngineOptions {
                 depth,
+                nodes: None,
                 ..lab.options
             },
             ..laughing().0
