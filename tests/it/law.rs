@@ -8,9 +8,11 @@ mod broken;
 mod exact;
 mod keys;
 mod matching;
+mod mutants;
 mod naive;
 mod noise;
 mod params;
+mod rounds;
 mod twin;
 mod walk;
 

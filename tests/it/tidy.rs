@@ -7,7 +7,7 @@ use std::{
 
 /// Folders (and single files) of `src`, and what each may import. `types` and `error` serve
 /// everyone; `error` itself names every area's own error and is not listed.
-const IMPORTS: [(&str, &[&str]); 20] = [
+const IMPORTS: [(&str, &[&str]); 21] = [
     ("json", &[]),
     ("sample", &[]),
     ("tree", &["sample"]),
@@ -27,6 +27,7 @@ const IMPORTS: [(&str, &[&str]); 20] = [
             "sample", "tree", "model", "cache", "accept", "report", "sequence",
         ],
     ),
+    ("mutant", &["sample", "tree", "accept", "draft"]),
     ("commit", &["tree", "accept", "report", "sequence"]),
     (
         "round",
