@@ -70,6 +70,9 @@ pub enum ErrorKind {
     /// A tree that is no tree.
     #[error("draft tree: {0}")]
     Tree(String),
+    /// A judgement that cannot be made.
+    #[error("judge: {0}")]
+    Judge(String),
     /// A tokenizer or chat template that cannot be used.
     #[error(transparent)]
     Text(#[from] crate::text::TextError),

@@ -7,7 +7,7 @@ use std::{
 
 /// Folders (and single files) of `src`, and what each may import. `types` and `error` serve
 /// everyone; `error` itself names every area's own error and is not listed.
-const IMPORTS: [(&str, &[&str]); 20] = [
+const IMPORTS: [(&str, &[&str]); 21] = [
     ("json", &[]),
     ("sample", &[]),
     ("tree", &["sample"]),
@@ -42,9 +42,15 @@ const IMPORTS: [(&str, &[&str]); 20] = [
         ],
     ),
     (
+        "judge",
+        &[
+            "sample", "tree", "accept", "draft", "model", "cache", "report", "request", "schedule",
+        ],
+    ),
+    (
         "cli",
         &[
-            "sample", "kernels", "model", "text", "request", "report", "accept", "draft",
+            "judge", "sample", "kernels", "model", "text", "request", "report", "accept", "draft",
             "schedule",
         ],
     ),
