@@ -66,6 +66,7 @@ pub(super) fn run(args: &GenerateArgs) -> Result<bool> {
     };
     let options = EngineOptions {
         depth: plan.depth.map_or(1, usize::from),
+        nodes: None,
         max_batch: plan.max_batch,
         kv_tokens,
         prefill_chunk: plan.prefill_chunk,

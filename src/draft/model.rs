@@ -28,9 +28,9 @@ pub struct ModelDrafter {
 
 /// A draft in the making, and the request's processing for this model's vocabulary.
 #[derive(Debug)]
-struct Guess {
+struct Guess<'t> {
     chain: Chain,
-    tree: DraftTree,
+    tree: &'t mut DraftTree,
     /// The tokens of the tree, which is a chain.
     tokens: Vec<TokenId>,
     open: bool,
@@ -135,7 +135,7 @@ impl ModelDrafter {
 
     /// Chooses the next token of an open guess from the row of logits after it; closes the guess at
     /// its depth, at the model's context and where no token can be chosen.
-    fn extend(&self, anchor: &mut Anchor<'_>, guess: &mut Guess, logits: &[f32]) -> Result<()> {
+    fn extend(&self, anchor: &mut Anchor<'_>, guess: &mut Guess<'_>, logits: &[f32]) -> Result<()> {
         let history = History {
             counts: anchor.counts,
             path: &guess.tokens,
@@ -145,22 +145,22 @@ impl ModelDrafter {
             return Ok(());
         };
         let parent = guess.tokens.len().checked_sub(1).map(Node::at);
-        let node = self.pick.add(&mut guess.tree, parent, law, anchor)?;
+        let node = self.pick.add(guess.tree, parent, law, anchor)?;
         guess.tokens.push(guess.tree.token(node));
         let fed = anchor.tokens.len() + guess.tokens.len();
         guess.open = guess.tokens.len() < anchor.depth && fed <= self.model.context();
         Ok(())
     }
 
-    /// Guesses for anchors that the model can follow, level by level.
-    fn guess(&mut self, anchors: &mut [&mut Anchor<'_>]) -> Result<Vec<DraftTree>> {
-        let new = |anchor: &&mut Anchor<'_>| Guess {
+    /// Grows the trees of anchors that the model can follow, level by level.
+    fn guess(&mut self, anchors: &mut [&mut Anchor<'_>], trees: Vec<&mut DraftTree>) -> Result<()> {
+        let guesses = anchors.iter().zip(trees).map(|(anchor, tree)| Guess {
             chain: anchor.chain.narrowed(self.model.vocab()),
-            tree: DraftTree::new(),
+            tree,
             tokens: Vec::new(),
             open: true,
-        };
-        let mut guesses: Vec<Guess> = anchors.iter().map(new).collect();
+        });
+        let mut guesses: Vec<Guess<'_>> = guesses.collect();
         let seqs: Vec<_> = anchors.iter().map(|a| (a.seq, a.tokens)).collect();
         let mut logits = self.catch_up(&seqs, Wanted::Last)?;
         while let Some(rows) = logits {
@@ -183,7 +183,7 @@ impl ModelDrafter {
             }
             logits = self.feed(&next, Wanted::Last)?;
         }
-        Ok(guesses.into_iter().map(|guess| guess.tree).collect())
+        Ok(())
     }
 }
 
@@ -202,25 +202,20 @@ impl Drafter for ModelDrafter {
         Ok(())
     }
 
-    fn propose(&mut self, anchors: &mut [Anchor<'_>]) -> Result<Vec<DraftTree>> {
-        let mut trees = vec![DraftTree::default(); anchors.len()];
+    fn propose(&mut self, anchors: &mut [Anchor<'_>], trees: &mut [DraftTree]) -> Result<()> {
         let all: Vec<_> = anchors
             .iter()
             .map(|anchor| (anchor.seq, anchor.tokens, anchor.depth - 1))
             .collect();
         let fitting = self.fitting(&all)?;
-        let mut follow: Vec<_> = anchors
-            .iter_mut()
-            .enumerate()
-            .filter(|(i, _)| fitting.binary_search(i).is_ok())
-            .map(|(_, anchor)| anchor)
-            .collect();
-        if !follow.is_empty() {
-            for (i, tree) in fitting.iter().zip(self.guess(&mut follow)?) {
-                trees[*i] = tree;
-            }
+        let followed = |(i, _): &(usize, _)| fitting.binary_search(i).is_ok();
+        let pairs = anchors.iter_mut().zip(trees).enumerate();
+        let (mut anchors, trees): (Vec<_>, Vec<_>) =
+            pairs.filter(followed).map(|(_, pair)| pair).unzip();
+        if anchors.is_empty() {
+            return Ok(());
         }
-        Ok(trees)
+        self.guess(&mut anchors, trees)
     }
 
     fn fork(&mut self, from: SeqId, to: SeqId) {

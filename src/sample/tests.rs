@@ -1,6 +1,7 @@
 use proptest::prelude::*;
 
 use super::{draws::ceiling_and_value, *};
+use crate::TokenId;
 
 /// The keys of this crate, pinned: made by a separate implementation of the definition. A change
 /// here changes every seeded text, and is a breaking change.
@@ -190,5 +191,47 @@ impl Draws for Silent {
     }
     fn accept(&mut self, at: Key, _: f64) -> bool {
         panic!("{at:?} asked")
+    }
+}
+
+/// A reduced vocabulary is the full one with all other tokens banned.
+#[test]
+fn a_mapped_chain_is_the_full_one_without_the_others() {
+    let ids: [TokenId; 4] = [1, 3, 4, 9];
+    let banned = (0..11).filter(|id| !ids.contains(id));
+    let raw = |banned: &[TokenId], temperature| RawParams {
+        temperature,
+        top_k: 3,
+        repetition_penalty: 1.3,
+        frequency_penalty: 0.5,
+        min_tokens: 3,
+        logit_bias: [(3, 0.4), (7, 2.0)]
+            .into_iter()
+            .chain(banned.iter().map(|id| (*id, f64::NEG_INFINITY)))
+            .collect(),
+        ..RawParams::default()
+    };
+    let chain = |banned: &[TokenId], temperature| {
+        let params = SamplingParams::new(raw(banned, temperature)).unwrap();
+        Chain::new(params, 12, 11, vec![9]).unwrap()
+    };
+    let logits: Vec<f32> = (0..12u8).map(|i| f32::from(i * 7 % 12) * 0.3).collect();
+    let columns: Vec<f32> = ids.iter().map(|id| logits[*id as usize]).collect();
+    let mut counts = Counts::new(&[4, 7]);
+    counts.push(1);
+    for temperature in [0.0, 0.8] {
+        for path in [&[][..], &[3], &[3, 3, 9]] {
+            let history = History {
+                counts: &counts,
+                path,
+            };
+            let mapped = chain(&[], temperature).mapped(ids.into());
+            let full = chain(&banned.clone().collect::<Vec<_>>(), temperature);
+            assert_eq!(
+                mapped.law(&columns, &history),
+                full.law(&logits, &history),
+                "{temperature} {path:?}"
+            );
+        }
     }
 }

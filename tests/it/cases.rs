@@ -491,6 +491,7 @@ fn c18_a_stop_text_ends_everything_at_once() {
         let lab = Lab {
             options: eyrie::schedule::EngineOptions {
                 depth,
+                nodes: None,
                 ..lab.options
             },
             ..laughing().0
@@ -721,7 +722,10 @@ fn c38_scattered_paths_are_kept() {
         .map(|(request, output)| [&request.prompt[..], output].concat())
         .collect();
     for batch in [1, 5] {
-        let lab = Lab::new(tt_target()).with(|lab| lab.options.max_batch = batch);
+        let lab = Lab::new(tt_target()).with(|lab| {
+            lab.options.max_batch = batch;
+            lab.options.nodes = Some(64);
+        });
         for topk in [1, 2, 4, 8] {
             let planted = Planted {
                 known: known.clone(),

@@ -63,6 +63,18 @@ impl Target for Faulty {
         self.inner.new_cache(slots)
     }
 
+    fn embed(&self, tokens: &[TokenId]) -> eyrie::Matrix {
+        self.inner.embed(tokens)
+    }
+
+    fn final_norm(&self, x: &mut eyrie::Matrix) {
+        self.inner.final_norm(x);
+    }
+
+    fn head(&self, normed: &eyrie::Matrix) -> eyrie::Matrix {
+        self.inner.head(normed)
+    }
+
     fn forward(&self, rows: &Rows, txn: &mut Txn<'_>, taps: &[usize]) -> Result<Forward> {
         let mut out = self.inner.forward(rows, txn, taps)?;
         if self.passes.fetch_sub(1, Ordering::Relaxed) == 1 {
@@ -469,13 +481,13 @@ impl Drafter for Flaky {
     fn propose(
         &mut self,
         anchors: &mut [eyrie::draft::Anchor<'_>],
-    ) -> Result<Vec<eyrie::tree::DraftTree>> {
+        trees: &mut [eyrie::tree::DraftTree],
+    ) -> Result<()> {
         self.calls += 1;
-        let trees = self.inner.propose(anchors)?;
         if self.calls.is_multiple_of(3) {
             return Err(ErrorKind::Draft("asleep".to_owned()).into());
         }
-        Ok(trees)
+        self.inner.propose(anchors, trees)
     }
 
     fn forget(&mut self, seq: eyrie::SeqId) {

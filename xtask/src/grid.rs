@@ -226,6 +226,7 @@ impl Runner {
         };
         let options = EngineOptions {
             depth: config.depth,
+            nodes: None,
             max_batch: config.batch,
             kv_tokens: 4096,
             prefill_chunk: config.chunk,
