@@ -23,6 +23,7 @@ use crate::{
     draft::{Anchor, Drafter},
     error::{ErrorKind, Result},
     sample::{Chain, Counts, Dist, Fault, History, Keyed, SamplingParams, derive_line},
+    tree::DraftTree,
 };
 
 /// Tokens of a sample.
@@ -157,8 +158,8 @@ impl<'a> Drive<'a> {
 
     /// The target's law after what `counts` has and `path`, of which one is not empty.
     fn p(&self, counts: &Counts, path: &[TokenId]) -> Result<Dist, Fault> {
-        let history = History { counts, path };
-        self.target.law(&self.chain, &BEFORE, &history)
+        let row = self.target.row(&BEFORE, path);
+        self.chain.law(row, &History { counts, path })
     }
 
     fn chunk(&self, samples: std::ops::Range<usize>, seed: u64) -> Result<Driven> {
@@ -193,21 +194,20 @@ impl<'a> Drive<'a> {
                 tokens: &tokens,
                 round,
                 depth: self.drafter.widths.len(),
+                nodes: usize::MAX,
                 chain: &self.chain,
                 counts: &counts,
                 draws: keyed,
             };
-            let trees = drafter.propose(&mut [anchor])?;
-            let [tree] = &trees[..] else {
-                let what = format!("{} trees for a sequence", trees.len());
-                return Err(ErrorKind::Draft(what).into());
-            };
+            let mut tree = DraftTree::new();
+            drafter.propose(&mut [anchor], std::slice::from_mut(&mut tree))?;
+            let tree = &tree;
             let law = |path: &[TokenId]| {
                 let history = History {
                     counts: &counts,
                     path,
                 };
-                self.target.law(&self.chain, &tokens, &history)
+                self.chain.law(self.target.row(&tokens, path), &history)
             };
             let first = counts.output_len() as u64;
             let verdict = rule.decide(tree, &mut Rows { tree, law }, first, &mut keyed.clone());

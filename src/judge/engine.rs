@@ -42,6 +42,7 @@ const BATCH: usize = 8_000;
 
 const OPTIONS: EngineOptions = EngineOptions {
     depth: 3,
+    nodes: None,
     max_batch: 32,
     kv_tokens: 1 << 10,
     prefill_chunk: 4,
@@ -142,8 +143,16 @@ fn judged(
         };
         let digit = |cell: usize, token: &TokenId| cell * usize::from(VOCAB) + *token as usize;
         cells.push(tokens.iter().fold(0, digit));
-        drafted += report.rounds.iter().map(|round| round.drafted).sum::<usize>();
-        accepted += report.rounds.iter().map(|round| round.accepted).sum::<usize>();
+        drafted += report
+            .rounds
+            .iter()
+            .map(|round| round.drafted)
+            .sum::<usize>();
+        accepted += report
+            .rounds
+            .iter()
+            .map(|round| round.accepted)
+            .sum::<usize>();
     }
     let judged = gof(law, &cells, asked(settings)).map_err(not_a_law)?;
     let evidence = Evidence::tested(Section::Engine, name, cells.len(), &judged);

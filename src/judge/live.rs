@@ -122,7 +122,12 @@ impl Live<'_> {
         prompts
     }
 
-    fn engine(&self, kind: Kind, drafter: Box<dyn Drafter>, subject: &dyn Subject) -> Result<Engine> {
+    fn engine(
+        &self,
+        kind: Kind,
+        drafter: Box<dyn Drafter>,
+        subject: &dyn Subject,
+    ) -> Result<Engine> {
         let parts = Parts {
             target: Arc::clone(&self.target),
             text: None,
@@ -163,7 +168,9 @@ impl Judged<'_> {
 
     /// Whether requests give the tokens of plain decoding.
     fn identity(&self, what: &str, params: &SamplingParams, seed: u64) -> Result<Evidence> {
-        let requests: Vec<_> = (0..COMPARED).map(|i| self.request(i, params, seed)).collect();
+        let requests: Vec<_> = (0..COMPARED)
+            .map(|i| self.request(i, params, seed))
+            .collect();
         let drafter = self.subject.drafter((self.live.drafter)(self.pick)?);
         let name = self.name(what, drafter.name());
         let mut engine = self.live.engine(self.kind, drafter, self.subject)?;
@@ -174,7 +181,10 @@ impl Judged<'_> {
             let mut plain = self.live.engine(Kind::Match, Box::new(NoDrafter), honest)?;
             let plain = run(&mut plain, std::slice::from_ref(request))?.reports;
             let plain = plain.first().map_or(&[][..], |report| &report.tokens);
-            let equal = plain.iter().zip(&drafted.tokens).take_while(|(a, b)| a == b);
+            let equal = plain
+                .iter()
+                .zip(&drafted.tokens)
+                .take_while(|(a, b)| a == b);
             let equal = equal.count();
             compared += plain.len();
             if equal < plain.len() || drafted.tokens.len() != plain.len() {
@@ -202,7 +212,9 @@ impl Judged<'_> {
                 beliefs: Arc::clone(&beliefs),
             };
             name = self.name("transform of tokens", witness.name());
-            let mut engine = self.live.engine(self.kind, Box::new(witness), self.subject)?;
+            let mut engine = self
+                .live
+                .engine(self.kind, Box::new(witness), self.subject)?;
             let run = run(&mut engine, &requests)?;
             if let Some(error) = run.reports.iter().find_map(|report| report.error.as_ref()) {
                 let evidence = Evidence::fact(Section::Live, name, rows.len(), false);
@@ -220,7 +232,8 @@ impl Judged<'_> {
         }
         let judged = pit(&rows, asked(settings)).map_err(not_a_law)?;
         let note = format!("q from the drafter at {believed} anchors, uniform at the others");
-        let enough = rows_needed(settings.alpha).is_some_and(|rows_needed| rows.len() >= 2 * rows_needed);
+        let enough =
+            rows_needed(settings.alpha).is_some_and(|rows_needed| rows.len() >= 2 * rows_needed);
         let evidence = Evidence::tested(Section::Live, name, rows.len(), &judged);
         Ok(evidence.note(note).powerful(enough))
     }

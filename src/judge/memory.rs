@@ -4,6 +4,8 @@
 //! one number a token, the token itself, and mixes the keys along the row's path into its logits. So
 //! a row that was kept and should not have been, dropped, left in another order or taken from a neighbour
 //! changes the law of everything behind it, and what the law should be is known from the tokens.
+//!
+//! Its one layer turns the embedding, which is one-hot, into the logits; final norm and head do nothing.
 
 use crate::{
     Matrix, TokenId,
@@ -42,8 +44,15 @@ impl Memory {
     }
 
     fn key(&self, token: TokenId) -> Result<f32> {
-        let inside = u16::try_from(token).ok().filter(|token| *token < self.vocab);
-        let refused = || ErrorKind::Rows(format!("token {token}, accepted are ids below {}", self.vocab));
+        let inside = u16::try_from(token)
+            .ok()
+            .filter(|token| *token < self.vocab);
+        let refused = || {
+            ErrorKind::Rows(format!(
+                "token {token}, accepted are ids below {}",
+                self.vocab
+            ))
+        };
         Ok(f32::from(inside.ok_or_else(refused)?))
     }
 
@@ -68,48 +77,69 @@ impl Target for Memory {
     }
 
     fn hidden(&self) -> usize {
-        1
+        self.vocab()
     }
 
     fn new_cache(&self, slots: usize) -> KvCache {
         KvCache::new(1, 1, slots)
     }
 
+    fn embed(&self, tokens: &[TokenId]) -> Matrix {
+        let mut x = Matrix::zeros(tokens.len(), self.vocab());
+        for (i, token) in tokens.iter().enumerate() {
+            x.row_mut(i)[*token as usize] = 1.0;
+        }
+        x
+    }
+
+    fn final_norm(&self, _: &mut Matrix) {}
+
+    fn head(&self, normed: &Matrix) -> Matrix {
+        normed.clone()
+    }
+
     fn forward(&self, rows: &Rows, txn: &mut Txn<'_>, taps: &[usize]) -> Result<Forward> {
-        if let Some(tap) = taps.first() {
+        if let Some(tap) = taps.iter().find(|tap| **tap > 1) {
             return Err(ErrorKind::Setting {
                 name: "tap",
                 value: tap.to_string(),
-                accepted: "none; this target has no residual stream".to_owned(),
+                accepted: "accepted are 0 (embeddings) and 1 (logits)".to_owned(),
             }
             .into());
         }
-        let mut logits = Matrix::zeros(rows.wanted().len(), self.vocab());
-        let mut answers = 0..;
+        let mut last = Matrix::zeros(rows.len(), self.vocab());
         for span in rows.spans() {
             let (prefix, fresh) = (txn.prefix(span.seq).to_vec(), txn.fresh(span.seq).to_vec());
             if prefix.len() != span.base || fresh.len() != span.rows.len() {
-                let name = span.seq.0;
-                return Err(ErrorKind::Rows(format!("sequence {name}: not the transaction's")).into());
+                let what = format!("sequence {}: not those of the transaction", span.seq.0);
+                return Err(ErrorKind::Rows(what).into());
             }
             for (slot, token) in fresh.iter().zip(&rows.tokens()[span.rows.clone()]) {
                 txn.write(0, *slot, &[self.key(*token)?], &[0.0]);
             }
             let (keys, _) = txn.layer(0);
             let parents = &rows.parents()[span.rows.clone()];
-            for i in (0..fresh.len()).filter(|i| rows.wanted().contains(&(span.rows.start + i))) {
+            for i in 0..fresh.len() {
                 let above = |i: &usize| parents[*i].map(|parent| parent as usize);
-                let mut path: Vec<u32> = std::iter::successors(Some(i), above)
-                    .map(|i| fresh[i])
-                    .collect();
-                path.extend(prefix.iter().rev());
-                let read = path.iter().rev().map(|slot| self.token(keys[*slot as usize]));
-                let tokens: Vec<TokenId> = read.collect();
-                if let Some(row) = answers.next() {
-                    logits.row_mut(row).copy_from_slice(&self.logits(&tokens));
-                }
+                let path = std::iter::successors(Some(i), above).map(|i| fresh[i]);
+                let mut slots: Vec<u32> = path.chain(prefix.iter().rev().copied()).collect();
+                slots.reverse();
+                let read = slots.iter().map(|slot| self.token(keys[*slot as usize]));
+                let logits = self.logits(&read.collect::<Vec<_>>());
+                last.row_mut(span.rows.start + i).copy_from_slice(&logits);
             }
         }
-        Ok(Forward { logits, taps: None })
+        let mut logits = Matrix::zeros(rows.wanted().len(), self.vocab());
+        for (i, row) in rows.wanted().iter().enumerate() {
+            logits.row_mut(i).copy_from_slice(last.row(*row));
+        }
+        let streams = [self.embed(rows.tokens()), last];
+        let tapped = |(row, tap): (usize, usize)| streams[tap].row(row).to_vec();
+        let places = (0..rows.len()).flat_map(|row| taps.iter().map(move |tap| (row, *tap)));
+        let taps = (!taps.is_empty()).then(|| {
+            let values = places.flat_map(tapped).collect();
+            Matrix::new(taps.len() * self.vocab(), values)
+        });
+        Ok(Forward { logits, taps })
     }
 }

@@ -37,7 +37,6 @@ pub mod tables;
 pub mod trajectory;
 mod witness;
 
-
 pub use conclude::{Finding, Judgement, Section};
 pub use live::Live;
 pub use rows::Rows;

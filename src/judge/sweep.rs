@@ -23,7 +23,9 @@ pub(super) fn sweep(subject: &dyn Subject, kind: Kind, take: &mut dyn FnMut(Evid
     if kind == Kind::Match {
         let is_chain = |tree: &DraftTree| {
             let mut nodes = tree.nodes();
-            nodes.all(|node| tree.parent(node).map_or(0, |parent| parent.index() + 1) == node.index())
+            nodes.all(|node| {
+                tree.parent(node).map_or(0, |parent| parent.index() + 1) == node.index()
+            })
         };
         let (chains, trees): (Vec<_>, Vec<_>) = small_trees(NODES).into_iter().partition(is_chain);
         take(trajectories(rule.as_ref(), "chains", &chains));

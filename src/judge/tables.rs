@@ -39,22 +39,14 @@ impl Table {
         Self(self.0.iter().map(|row| row.map(|x| -x)).collect())
     }
 
-    /// The law that `chain` makes of the row after `tokens` (the prompt first) and the drafts of `history`.
-    ///
-    /// # Errors
-    /// As [`Chain::law`].
+    /// The logits of the row after `tokens` (the prompt first) and the drafts of `path`.
     ///
     /// # Panics
     /// If there is no token before the row, or it is outside the vocabulary.
-    pub fn law(
-        &self,
-        chain: &Chain,
-        tokens: &[TokenId],
-        history: &History<'_>,
-    ) -> Result<Dist, Fault> {
-        let last = history.path.last().or(tokens.last());
-        let last = last.expect("a row has a token before it");
-        chain.law(&self.0[*last as usize], history)
+    #[must_use]
+    pub fn row(&self, tokens: &[TokenId], path: &[TokenId]) -> &[f32] {
+        let last = path.last().or(tokens.last());
+        &self.0[*last.expect("a row has a token before it") as usize]
     }
 }
 
@@ -129,12 +121,19 @@ pub struct TableDrafter {
 }
 
 impl TableDrafter {
-    fn law(&self, anchor: &Anchor<'_>, path: &[TokenId]) -> Result<Dist, Fault> {
+    fn law(&self, chain: &Chain, anchor: &Anchor<'_>, path: &[TokenId]) -> Result<Dist, Fault> {
         let history = History {
             counts: anchor.counts,
             path,
         };
-        self.table.law(anchor.chain, anchor.tokens, &history)
+        let row = self.table.row(anchor.tokens, path);
+        match &self.ids {
+            None => chain.law(row, &history),
+            Some(ids) => {
+                let said: Vec<f32> = ids.iter().map(|id| row[*id as usize]).collect();
+                chain.law(&said, &history)
+            }
+        }
     }
 
     fn children(
@@ -165,25 +164,24 @@ impl Drafter for TableDrafter {
         "table"
     }
 
-    fn propose(&mut self, anchors: &mut [Anchor<'_>]) -> Result<Vec<DraftTree>> {
-        let mut trees = Vec::new();
-        for anchor in anchors {
-            let mut tree = DraftTree::new();
+    fn propose(&mut self, anchors: &mut [Anchor<'_>], trees: &mut [DraftTree]) -> Result<()> {
+        for (anchor, tree) in anchors.iter_mut().zip(trees) {
+            let narrow = (self.ids.as_ref()).map(|ids| anchor.chain.mapped(Arc::clone(ids)));
+            let chain = narrow.as_ref().unwrap_or(anchor.chain);
             let mut level = vec![(None, Vec::new())];
             for &width in self.widths.iter().take(anchor.depth) {
                 let mut next = Vec::new();
                 for (parent, path) in level {
-                    let Ok(q) = self.law(anchor, &path) else {
+                    let Ok(q) = self.law(chain, anchor, &path) else {
                         continue;
                     };
-                    for node in self.children(&mut tree, parent, &q, width, anchor)? {
+                    for node in self.children(tree, parent, &q, width, anchor)? {
                         next.push((Some(node), [&path[..], &[tree.token(node)]].concat()));
                     }
                 }
                 level = next;
             }
-            trees.push(tree);
         }
-        Ok(trees)
+        Ok(())
     }
 }

@@ -83,7 +83,9 @@ fn one_function(tree: &DraftTree, decide: Decide<'_>, walk: &mut Walk) -> Result
     for (&node, &token) in path.iter().zip(&emitted) {
         let lowest = first_child(tree, at, token);
         if lowest != Some(node) {
-            return Err(format!("{lowest:?} is the child, not {node:?} of {path:?} on {tree:?}"));
+            return Err(format!(
+                "{lowest:?} is the child, not {node:?} of {path:?} on {tree:?}"
+            ));
         }
         at = Some(node);
     }

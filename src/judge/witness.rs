@@ -36,11 +36,13 @@ impl Witness {
             .zip(&mut draws)
             .map(|(anchor, draws)| Anchor {
                 depth: 1,
+                nodes: 1,
                 draws,
                 ..*anchor
             })
             .collect();
-        let trees = self.asked.propose(&mut same)?;
+        let mut trees = vec![DraftTree::new(); anchors.len()];
+        self.asked.propose(&mut same, &mut trees)?;
         let mut beliefs = self.beliefs.lock().unwrap_or_else(PoisonError::into_inner);
         for (anchor, tree) in anchors.iter().zip(&trees) {
             let Some(first) = tree.children(None).next() else {
@@ -61,14 +63,18 @@ impl Drafter for Witness {
         self.judged.name()
     }
 
+    fn taps(&self) -> &[usize] {
+        self.judged.taps()
+    }
+
     fn observe(&mut self, seen: &[Seen<'_>]) -> Result<()> {
         self.asked.observe(seen)?;
         self.judged.observe(seen)
     }
 
-    fn propose(&mut self, anchors: &mut [Anchor<'_>]) -> Result<Vec<DraftTree>> {
+    fn propose(&mut self, anchors: &mut [Anchor<'_>], trees: &mut [DraftTree]) -> Result<()> {
         self.ask(anchors)?;
-        self.judged.propose(anchors)
+        self.judged.propose(anchors, trees)
     }
 
     fn fork(&mut self, from: SeqId, to: SeqId) {
