@@ -25,6 +25,9 @@ pub mod verify;
 pub mod accept;
 pub mod commit;
 
+#[cfg(feature = "mutants")]
+pub mod mutant;
+
 pub mod cache;
 pub mod kernels;
 pub mod model;

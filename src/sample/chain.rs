@@ -109,6 +109,17 @@ impl Chain {
         }
     }
 
+    /// The chain with other parameters.
+    #[cfg(feature = "mutants")]
+    pub(crate) fn altered(&self, change: impl FnOnce(&mut super::RawParams)) -> Self {
+        let mut raw = (*self.params).clone();
+        change(&mut raw);
+        Self {
+            params: SamplingParams::new(raw).expect("a change keeps parameters in their ranges"),
+            ..self.clone()
+        }
+    }
+
     /// The request's parameters.
     #[must_use]
     pub fn params(&self) -> &SamplingParams {

@@ -86,6 +86,18 @@ impl Key {
         Self::node(first.wrapping_sub(1), node.0, purpose)
     }
 
+    /// Anchor, node and purpose of a [`Key::node`].
+    #[cfg(feature = "mutants")]
+    pub(crate) fn parts(self) -> Option<(u64, u32, Purpose)> {
+        let purpose = match self.domain {
+            Domain::Draft => Purpose::Draft,
+            Domain::Accept => Purpose::Accept,
+            Domain::Residual => Purpose::Residual,
+            Domain::Token | Domain::Line | Domain::Choice => return None,
+        };
+        Some((self.index, self.node, purpose))
+    }
+
     /// Whether this is a [`Key::token`], the only family whose keys may be asked for again.
     #[must_use]
     pub fn is_token(&self) -> bool {

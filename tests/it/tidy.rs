@@ -27,6 +27,7 @@ const IMPORTS: [(&str, &[&str]); 21] = [
             "sample", "tree", "model", "cache", "accept", "report", "sequence",
         ],
     ),
+    ("mutant", &["sample", "tree", "accept", "draft"]),
     ("commit", &["tree", "accept", "report", "sequence"]),
     (
         "round",
