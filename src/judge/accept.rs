@@ -13,9 +13,8 @@ use eyrie_verifier::judge::gof;
 use super::{
     Settings,
     conclude::{Evidence, Section, asked},
-    rows::Rows,
     subject::{Kind, Subject},
-    tables::{Case, Table, TableDrafter, VOCAB, cases},
+    tables::{Case, Table, TableDrafter, TableRows, VOCAB, cases},
 };
 use crate::{
     SeqId, TokenId,
@@ -202,15 +201,15 @@ impl<'a> Drive<'a> {
             let mut tree = DraftTree::new();
             drafter.propose(&mut [anchor], std::slice::from_mut(&mut tree))?;
             let tree = &tree;
-            let law = |path: &[TokenId]| {
-                let history = History {
-                    counts: &counts,
-                    path,
-                };
-                self.chain.law(self.target.row(&tokens, path), &history)
+            let mut rows = TableRows {
+                table: &self.target,
+                chain: &self.chain,
+                tokens: &tokens,
+                counts: &counts,
+                tree,
             };
             let first = counts.output_len() as u64;
-            let verdict = rule.decide(tree, &mut Rows { tree, law }, first, &mut keyed.clone());
+            let verdict = rule.decide(tree, &mut rows, first, &mut keyed.clone());
             all.rounds += 1;
             all.drafted += tree.len();
             all.accepted += verdict.path.len();

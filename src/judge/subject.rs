@@ -28,6 +28,17 @@ pub struct Honest;
 
 impl Subject for Honest {}
 
+#[cfg(feature = "mutants")]
+impl Subject for crate::mutant::Mutant {
+    fn rule(&self, honest: Box<dyn Rule>) -> Box<dyn Rule> {
+        Self::rule(*self, honest)
+    }
+
+    fn drafter(&self, honest: Box<dyn Drafter>) -> Box<dyn Drafter> {
+        Self::drafter(*self, honest)
+    }
+}
+
 /// A rule by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {

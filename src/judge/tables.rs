@@ -4,12 +4,13 @@ use std::sync::Arc;
 
 use eyrie_verifier::rng::Rng;
 
-use super::settings::warm;
+use super::{rows::path, settings::warm};
 use crate::{
     Node, TokenId,
+    accept::TargetRows,
     draft::{Anchor, Drafter, Pick},
-    error::Result,
-    sample::{Chain, Dist, Fault, History, RawParams},
+    error::Error,
+    sample::{Chain, Counts, Dist, Fault, History, RawParams},
     tree::DraftTree,
 };
 
@@ -47,6 +48,38 @@ impl Table {
     pub fn row(&self, tokens: &[TokenId], path: &[TokenId]) -> &[f32] {
         let last = path.last().or(tokens.last());
         &self.0[*last.expect("a row has a token before it") as usize]
+    }
+}
+
+/// The rows of one sequence over a table.
+#[derive(Debug)]
+pub struct TableRows<'a> {
+    /// The logits.
+    pub table: &'a Table,
+    /// What is made of them.
+    pub chain: &'a Chain,
+    /// Prompt and output; the last token is the anchor.
+    pub tokens: &'a [TokenId],
+    /// What the penalties count at the anchor.
+    pub counts: &'a Counts,
+    /// The drafts.
+    pub tree: &'a DraftTree,
+}
+
+impl TargetRows for TableRows<'_> {
+    fn law(&mut self, at: Option<Node>) -> Result<Dist, Fault> {
+        let path = &path(self.tree, at);
+        let counts = self.counts;
+        let row = self.table.row(self.tokens, path);
+        self.chain.law(row, &History { counts, path })
+    }
+
+    #[cfg(feature = "mutants")]
+    fn misread(&mut self, at: Option<Node>, how: crate::sample::Misreading) -> Result<Dist, Fault> {
+        let path = &path(self.tree, at);
+        let counts = self.counts;
+        let row = self.table.row(self.tokens, path);
+        how.law(self.chain, row, &History { counts, path })
     }
 }
 
@@ -143,7 +176,7 @@ impl TableDrafter {
         q: &Dist,
         width: usize,
         anchor: &mut Anchor<'_>,
-    ) -> Result<Vec<Node>> {
+    ) -> Result<Vec<Node>, Error> {
         if self.pick == Pick::Drawn {
             let draw = |_| self.pick.add(tree, parent, q.clone(), anchor);
             return (0..width).map(draw).collect();
@@ -164,7 +197,11 @@ impl Drafter for TableDrafter {
         "table"
     }
 
-    fn propose(&mut self, anchors: &mut [Anchor<'_>], trees: &mut [DraftTree]) -> Result<()> {
+    fn propose(
+        &mut self,
+        anchors: &mut [Anchor<'_>],
+        trees: &mut [DraftTree],
+    ) -> Result<(), Error> {
         for (anchor, tree) in anchors.iter_mut().zip(trees) {
             let narrow = (self.ids.as_ref()).map(|ids| anchor.chain.mapped(Arc::clone(ids)));
             let chain = narrow.as_ref().unwrap_or(anchor.chain);
