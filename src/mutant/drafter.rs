@@ -45,45 +45,53 @@ impl Drafter for Broken {
         self.honest.observe(seen)
     }
 
-    fn propose(&mut self, anchors: &mut [Anchor<'_>]) -> Result<Vec<DraftTree>> {
+    fn taps(&self) -> &[usize] {
+        self.honest.taps()
+    }
+
+    fn propose(&mut self, anchors: &mut [Anchor<'_>], trees: &mut [DraftTree]) -> Result<()> {
         let chains: Vec<Chain> = anchors.iter().map(|a| self.chain(a.chain)).collect();
         let mut draws: Vec<Lying<'_>> = Vec::with_capacity(anchors.len());
-        let mut others = Vec::with_capacity(anchors.len());
+        let mut plans = Vec::with_capacity(anchors.len());
         for anchor in &mut *anchors {
             let params = anchor.chain.params();
             let drafting = Drafting {
                 temperature: params.temperature,
                 top_k: params.top_k,
             };
-            others.push((
-                anchor.seq,
-                anchor.tokens,
-                anchor.round,
-                anchor.depth,
-                anchor.counts,
-            ));
             draws.push(Lying {
                 mutant: self.mutant,
                 first: anchor.counts.output_len() as u64,
                 asker: Asker::Drafter(drafting),
                 inner: &mut *anchor.draws,
             });
+            let (seq, tokens, counts) = (anchor.seq, anchor.tokens, anchor.counts);
+            plans.push((
+                seq,
+                tokens,
+                counts,
+                anchor.round,
+                anchor.depth,
+                anchor.nodes,
+            ));
         }
-        let parts = others.into_iter().zip(&mut draws).zip(&chains);
+        let parts = plans.into_iter().zip(&mut draws).zip(&chains);
         let mut lied_to: Vec<Anchor<'_>> = parts
-            .map(
-                |(((seq, tokens, round, depth, counts), draws), chain)| Anchor {
+            .map(|((plan, draws), chain)| {
+                let (seq, tokens, counts, round, depth, nodes) = plan;
+                Anchor {
                     seq,
                     tokens,
                     round,
                     depth,
+                    nodes,
                     chain,
                     counts,
                     draws,
-                },
-            )
+                }
+            })
             .collect();
-        self.honest.propose(&mut lied_to)
+        self.honest.propose(&mut lied_to, trees)
     }
 
     fn fork(&mut self, from: SeqId, to: SeqId) {
