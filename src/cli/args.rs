@@ -155,7 +155,7 @@ pub struct JudgeArgs {
     /// The total variation that every finding must exclude, or it is undecided
     #[arg(long, value_name = "T", allow_negative_numbers = true, default_value_t = 0.05, value_parser = share)]
     pub tv: f64,
-    /// Samples of a finding of the section accept; of engine a tenth, of live a fiftieth
+    /// Samples of a finding of the section accept; engine takes a tenth, live a tenth up to 4000
     #[arg(long, value_name = "N", allow_negative_numbers = true, default_value_t = 200_000, value_parser = clap::value_parser!(u32).range(1..=100_000_000))]
     pub samples: u32,
     /// Print one JSON object
