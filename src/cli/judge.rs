@@ -127,6 +127,7 @@ fn judged(config: &Config, models: &Models, subject: &dyn Subject) -> Result<Jud
     let pick = config.setup.pick.unwrap_or(PickKind::Coupled);
     let live = Live {
         target: std::sync::Arc::clone(&loaded.target),
+        drafts: config.setup.drafter != DrafterKind::None,
         drafter: &|pick| Ok(loaded.drafter(pick)),
         pick: pick.into(),
         valid: models.target.valid(),

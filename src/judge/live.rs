@@ -4,7 +4,8 @@
 //! of every round, placed on the unit interval by the target's own law at the anchor, in the order of p/q
 //! ([`eyrie_verifier::pit`]): p by feeding the finished output to the target again, q as the drafter says it at the anchor
 //! before any noise. Under every rule that token has law p whatever the rounds before did, so the numbers are
-//! uniform and independent. Where the drafter says nothing, q is uniform.
+//! uniform and independent. An anchor at which the drafter has no guess says little about drafts and has no row; whether it has one
+//! does not depend on the token. Without a drafter every anchor has a row, and q is uniform.
 
 use std::{
     fmt,
@@ -15,7 +16,7 @@ use eyrie_verifier::{judge::pit, pit::Row, power::rows_needed, rng::Rng};
 
 use super::{
     Settings,
-    accept::not_a_law,
+    accept::{not_a_law, ratio},
     conclude::{Evidence, Section, asked},
     engine::{Run, request, run},
     settings::warm,
@@ -34,8 +35,14 @@ use crate::{
     schedule::{Engine, EngineOptions, Parts},
 };
 
-/// Tokens of a request, if the context allows.
-const TOKENS: usize = 48;
+/// Tokens of a request, if the context allows: so many that texts begin to repeat themselves, and `ngram` to guess.
+const TOKENS: usize = 160;
+
+/// Tokens of a request whose tokens are compared.
+const COMPARED_TOKENS: usize = 48;
+
+/// Rounds for a row that is wanted, after which a drafter that hardly ever guesses is given up.
+const PATIENCE: usize = 8;
 
 /// Requests at once: what is remembered of a drafter is a law a round.
 const BATCH: usize = 4;
@@ -50,6 +57,8 @@ const PROMPTS: usize = 8;
 pub struct Live<'a> {
     /// The model.
     pub target: Arc<dyn Target>,
+    /// Whether its drafter is one.
+    pub drafts: bool,
     /// Makes its drafter, with this pick.
     pub drafter: &'a dyn Fn(Pick) -> Result<Box<dyn Drafter>>,
     /// The pick under the rule `match`.
@@ -150,13 +159,13 @@ struct Judged<'a> {
 }
 
 impl Judged<'_> {
-    fn request(&self, i: usize, params: &SamplingParams, seed: u64) -> Request {
+    fn request(&self, i: usize, tokens: usize, params: &SamplingParams, seed: u64) -> Request {
         let prompt = &self.prompts[i % self.prompts.len()];
         let room = self.live.target.context() - prompt.len();
         Request {
             id: i.to_string(),
             params: params.clone(),
-            max_tokens: TOKENS.min(room + 1),
+            max_tokens: tokens.min(room + 1),
             seed: derive_line(seed, i as u64),
             ..request(prompt)
         }
@@ -168,9 +177,8 @@ impl Judged<'_> {
 
     /// Whether requests give the tokens of plain decoding.
     fn identity(&self, what: &str, params: &SamplingParams, seed: u64) -> Result<Evidence> {
-        let requests: Vec<_> = (0..COMPARED)
-            .map(|i| self.request(i, params, seed))
-            .collect();
+        let request = |i| self.request(i, COMPARED_TOKENS, params, seed);
+        let requests: Vec<_> = (0..COMPARED).map(request).collect();
         let drafter = self.subject.drafter((self.live.drafter)(self.pick)?);
         let name = self.name(what, drafter.name());
         let mut engine = self.live.engine(self.kind, drafter, self.subject)?;
@@ -199,12 +207,13 @@ impl Judged<'_> {
     /// The transform of the first token of every round.
     fn transform(&self, seed: u64, settings: &Settings) -> Result<Evidence> {
         let params = SamplingParams::new(warm(|_| ()))?;
-        let (mut rows, mut believed, mut asked_for) = (Vec::new(), 0, 0);
+        let (mut rows, mut rounds, mut requested) = (Vec::new(), 0, 0);
+        let wanted = settings.live();
         let mut name = String::new();
-        while rows.len() < settings.live() {
-            let next = |i| self.request(asked_for + i, &params, seed);
+        while rows.len() < wanted && rounds < PATIENCE * wanted {
+            let next = |i| self.request(requested + i, TOKENS, &params, seed);
             let requests: Vec<_> = (0..BATCH).map(next).collect();
-            asked_for += BATCH;
+            requested += BATCH;
             let beliefs = Beliefs::default();
             let witness = Witness {
                 judged: self.subject.drafter((self.live.drafter)(self.pick)?),
@@ -220,52 +229,50 @@ impl Judged<'_> {
                 let evidence = Evidence::fact(Section::Live, name, rows.len(), false);
                 return Ok(evidence.failed(error));
             }
-            let before = rows.len();
-            believed += self.place(&requests, run, &beliefs, &mut rows)?;
-            if rows.len() == before {
+            if run.anchors.is_empty() {
                 break;
             }
+            rounds += run.anchors.len();
+            self.place(&requests, run, &beliefs, &mut rows)?;
         }
+        let note = format!("first tokens of rounds, at the guesses among {rounds} anchors");
         if rows.is_empty() {
-            let evidence = Evidence::fact(Section::Live, name, 0, true);
-            return Ok(evidence.note("no round: the context has no room for one"));
+            return Ok(Evidence::fact(Section::Live, name, 0, true).note(note));
         }
         let judged = pit(&rows, asked(settings)).map_err(not_a_law)?;
-        let note = format!("q from the drafter at {believed} anchors, uniform at the others");
-        let enough =
-            rows_needed(settings.alpha).is_some_and(|rows_needed| rows.len() >= 2 * rows_needed);
+        let needed = rows_needed(settings.alpha);
         let evidence = Evidence::tested(Section::Live, name, rows.len(), &judged);
+        let enough = needed.is_some_and(|needed| rows.len() >= 2 * needed);
         Ok(evidence.note(note).powerful(enough))
     }
 
-    /// Adds a row for every round that gave a token; at how many anchors the drafter had a belief.
+    /// Adds a row for every round that gave a token, where the drafter had a guess.
     fn place(
         &self,
         requests: &[Request],
         run: Run,
         beliefs: &Beliefs,
         rows: &mut Vec<Row>,
-    ) -> Result<usize> {
+    ) -> Result<()> {
         let beliefs = beliefs.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut believed = 0;
-        let uniform = 1.0 / float(self.live.target.vocab());
+        let vocab = self.live.target.vocab();
+        let uniform = vec![1.0 / ratio(vocab, 1); vocab];
         for (request, report) in requests.iter().zip(in_order(run.reports)) {
             let all = [&request.prompt[..], &report.tokens].concat();
             let own = run.anchors.iter().filter(|(id, _)| *id == request.id);
             let mut anchors: Vec<usize> = own.map(|(_, at)| *at).collect();
             anchors.sort_unstable();
-            anchors.retain(|at| at + 1 < all.len());
+            let guessed = |at: usize| !self.live.drafts || beliefs.contains_key(&all[..=at]);
+            anchors.retain(|at| at + 1 < all.len() && guessed(*at));
             let laws = self.laws(request, &all, &anchors)?;
             for (at, p) in anchors.into_iter().zip(laws) {
                 let q = beliefs.get(&all[..=at]);
-                believed += usize::from(q.is_some());
-                let vocab = self.live.target.vocab();
-                let q = q.map_or_else(|| vec![uniform; vocab], |q| dense(q, vocab));
+                let q = q.map_or_else(|| uniform.clone(), |q| dense(q, vocab));
                 let row = Row::of(&dense(&p, vocab), &q, all[at + 1] as usize);
                 rows.push(row.map_err(not_a_law)?);
             }
         }
-        Ok(believed)
+        Ok(())
     }
 
     /// The target's laws after the tokens of `all` up to each of `anchors`, by feeding them again.
@@ -318,8 +325,4 @@ fn dense(law: &Dist, vocab: usize) -> Vec<f64> {
         }
     }
     all
-}
-
-fn float(count: usize) -> f64 {
-    super::accept::ratio(count, 1)
 }
