@@ -155,3 +155,6 @@ pub(super) fn conclude(evidence: Vec<Evidence>, settings: &Settings) -> Judgemen
 fn name<S: Serializer>(verdict: &Verdict, to: S) -> Result<S::Ok, S::Error> {
     to.serialize_str(verdict.name())
 }
+
+#[cfg(test)]
+mod tests;

@@ -143,3 +143,6 @@ impl Target for Memory {
         Ok(Forward { logits, taps })
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -222,3 +222,6 @@ impl Drafter for TableDrafter {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests;
