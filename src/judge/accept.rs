@@ -8,11 +8,9 @@
 
 use rayon::prelude::*;
 
-use eyrie_verifier::judge::gof;
-
 use super::{
     Settings,
-    conclude::{Evidence, Section, asked},
+    conclude::{Evidence, Section, gof},
     subject::{Kind, Subject},
     tables::{Case, Table, TableDrafter, TableRows, VOCAB, cases},
 };
@@ -20,7 +18,7 @@ use crate::{
     SeqId, TokenId,
     accept::Rule,
     draft::{Anchor, Drafter},
-    error::{ErrorKind, Result},
+    error::Result,
     sample::{Chain, Counts, Dist, Fault, History, Keyed, SamplingParams, derive_line},
     tree::DraftTree,
 };
@@ -125,8 +123,7 @@ impl<'a> Drive<'a> {
             p[coarse(cell)] += mass;
         }
         let cells: Vec<usize> = driven.cells.iter().map(|cell| coarse(*cell)).collect();
-        let judged = gof(&p, &cells, asked(settings)).map_err(not_a_law)?;
-        let evidence = Evidence::tested(Section::Accept, name, samples, &judged);
+        let evidence = gof((Section::Accept, name), &p, &cells, settings)?;
         let impossible = driven.cells.iter().find(|cell| law[**cell] == 0.0);
         if let Some(cell) = impossible {
             let tokens = [cell / VOCAB / VOCAB, cell / VOCAB % VOCAB, cell % VOCAB];
@@ -247,11 +244,6 @@ fn before() -> Counts {
 fn cell(tokens: [TokenId; LENGTH]) -> usize {
     let digit = |cell: usize, token: &TokenId| cell * VOCAB + (*token as usize).min(VOCAB - 1);
     tokens.iter().fold(0, digit)
-}
-
-/// What the verifier says of a law that is none: a bug of ours, told as an error.
-pub(super) fn not_a_law(error: eyrie_verifier::chi2::BadInput) -> ErrorKind {
-    ErrorKind::Judge(error.to_string())
 }
 
 /// A quotient of counts.

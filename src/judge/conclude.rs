@@ -1,6 +1,8 @@
 //! From the evidence of all sections to findings and one verdict.
 
 use eyrie_verifier::{
+    chi2::{self, BadInput},
+    g,
     holm::holm,
     judge::{self, Judgement as Judged},
     verdict::Verdict,
@@ -8,6 +10,7 @@ use eyrie_verifier::{
 use serde::{Serialize, Serializer};
 
 use super::Settings;
+use crate::error::{ErrorKind, Result};
 
 /// A part of the judgement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -117,6 +120,38 @@ impl Evidence {
         self.finding.verdict = Verdict::Fail;
         self.note(why)
     }
+}
+
+/// Judges whether cells have the law `p`.
+///
+/// Where Pearson's or the G test rejects already, at a level that no correction takes back, the others are not made: the simulation
+/// inside pools takes longest where it has least to add.
+pub(super) fn gof(
+    (section, name): (Section, String),
+    p: &[f64],
+    cells: &[usize],
+    settings: &Settings,
+) -> Result<Evidence> {
+    let asked = asked(settings);
+    let mut counts = vec![0; p.len()];
+    for &cell in cells {
+        let inside = counts.get_mut(cell);
+        *inside.ok_or_else(|| ErrorKind::Judge(format!("cell {cell} of {}", p.len())))? += 1;
+    }
+    let pearson = chi2::goodness_of_fit(&counts, p).map_err(not_a_law)?;
+    let likelihood = g::goodness_of_fit(&counts, p).map_err(not_a_law)?;
+    if pearson.p_value.min(likelihood.p_value) < asked.alpha / 4.0 {
+        let mut evidence = Evidence::fact(section, name, cells.len(), true);
+        evidence.p_values = vec![pearson.p_value, likelihood.p_value];
+        return Ok(evidence.statistic(pearson.statistic));
+    }
+    let judged = judge::gof(p, cells, asked).map_err(not_a_law)?;
+    Ok(Evidence::tested(section, name, cells.len(), &judged))
+}
+
+/// What the verifier says of a law that is none: a bug of ours, told as an error.
+pub(super) fn not_a_law(error: BadInput) -> ErrorKind {
+    ErrorKind::Judge(error.to_string())
 }
 
 /// What the verifier is asked for one finding.

@@ -2,12 +2,10 @@
 
 use std::sync::Arc;
 
-use eyrie_verifier::judge::gof;
-
 use super::{
     Settings,
-    accept::{not_a_law, ratio},
-    conclude::{Evidence, Section, asked},
+    accept::ratio,
+    conclude::{Evidence, Section, gof},
     memory::Memory,
     settings::warm,
     subject::{Kind, Subject},
@@ -154,8 +152,7 @@ fn judged(
             .map(|round| round.accepted)
             .sum::<usize>();
     }
-    let judged = gof(law, &cells, asked(settings)).map_err(not_a_law)?;
-    let evidence = Evidence::tested(Section::Engine, name, cells.len(), &judged);
+    let evidence = gof((Section::Engine, name), law, &cells, settings)?;
     let rounds: usize = reports.iter().map(|report| report.rounds.len()).sum();
     let rounds = ratio(rounds, reports.len());
     Ok(evidence.note(format!(

@@ -16,8 +16,8 @@ use eyrie_verifier::{judge::pit, pit::Row, power::rows_needed, rng::Rng};
 
 use super::{
     Settings,
-    accept::{not_a_law, ratio},
-    conclude::{Evidence, Section, asked},
+    accept::ratio,
+    conclude::{Evidence, Section, asked, not_a_law},
     engine::{Run, request, run},
     settings::warm,
     subject::{Kind, Subject},
@@ -42,7 +42,7 @@ const TOKENS: usize = 160;
 const COMPARED_TOKENS: usize = 48;
 
 /// Rounds for a row that is wanted, after which a drafter that hardly ever guesses is given up.
-const PATIENCE: usize = 8;
+const PATIENCE: usize = 20;
 
 /// Requests at once: what is remembered of a drafter is a law a round.
 const BATCH: usize = 4;

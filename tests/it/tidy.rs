@@ -52,8 +52,8 @@ const IMPORTS: [(&str, &[&str]); 22] = [
     (
         "cli",
         &[
-            "judge", "sample", "kernels", "model", "text", "request", "report", "accept", "draft",
-            "schedule",
+            "judge", "mutant", "sample", "kernels", "model", "text", "request", "report", "accept",
+            "draft", "schedule",
         ],
     ),
     ("types", &[]),
