@@ -1,8 +1,7 @@
 //! From the evidence of all sections to findings and one verdict.
 
 use eyrie_verifier::{
-    chi2::{self, BadInput},
-    g,
+    chi2, g,
     holm::holm,
     judge::{self, Judgement as Judged},
     verdict::Verdict,
@@ -138,20 +137,15 @@ pub(super) fn gof(
         let inside = counts.get_mut(cell);
         *inside.ok_or_else(|| ErrorKind::Judge(format!("cell {cell} of {}", p.len())))? += 1;
     }
-    let pearson = chi2::goodness_of_fit(&counts, p).map_err(not_a_law)?;
-    let likelihood = g::goodness_of_fit(&counts, p).map_err(not_a_law)?;
+    let pearson = chi2::goodness_of_fit(&counts, p)?;
+    let likelihood = g::goodness_of_fit(&counts, p)?;
     if pearson.p_value.min(likelihood.p_value) < asked.alpha / 4.0 {
         let mut evidence = Evidence::fact(section, name, cells.len(), true);
         evidence.p_values = vec![pearson.p_value, likelihood.p_value];
         return Ok(evidence.statistic(pearson.statistic));
     }
-    let judged = judge::gof(p, cells, asked).map_err(not_a_law)?;
+    let judged = judge::gof(p, cells, asked)?;
     Ok(Evidence::tested(section, name, cells.len(), &judged))
-}
-
-/// What the verifier says of a law that is none: a bug of ours, told as an error.
-pub(super) fn not_a_law(error: BadInput) -> ErrorKind {
-    ErrorKind::Judge(error.to_string())
 }
 
 /// What the verifier is asked for one finding.

@@ -17,7 +17,7 @@ use eyrie_verifier::{judge::pit, pit::Row, power::rows_needed, rng::Rng};
 use super::{
     Settings,
     accept::ratio,
-    conclude::{Evidence, Section, asked, not_a_law},
+    conclude::{Evidence, Section, asked},
     engine::{Run, request, run},
     settings::warm,
     subject::{Kind, Subject},
@@ -239,7 +239,7 @@ impl Judged<'_> {
         if rows.is_empty() {
             return Ok(Evidence::fact(Section::Live, name, 0, true).note(note));
         }
-        let judged = pit(&rows, asked(settings)).map_err(not_a_law)?;
+        let judged = pit(&rows, asked(settings))?;
         let needed = rows_needed(settings.alpha);
         let evidence = Evidence::tested(Section::Live, name, rows.len(), &judged);
         let enough = needed.is_some_and(|needed| rows.len() >= 2 * needed);
@@ -269,7 +269,7 @@ impl Judged<'_> {
                 let q = beliefs.get(&all[..=at]);
                 let q = q.map_or_else(|| uniform.clone(), |q| dense(q, vocab));
                 let row = Row::of(&dense(&p, vocab), &q, all[at + 1] as usize);
-                rows.push(row.map_err(not_a_law)?);
+                rows.push(row?);
             }
         }
         Ok(())
