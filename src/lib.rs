@@ -40,6 +40,8 @@ pub mod round;
 pub mod schedule;
 pub mod sequence;
 
+pub mod judge;
+
 pub mod cli;
 
 pub use error::{Error, ErrorKind, Result};

@@ -7,7 +7,7 @@ use std::{
 
 /// Folders (and single files) of `src`, and what each may import. `types` and `error` serve
 /// everyone; `error` itself names every area's own error and is not listed.
-const IMPORTS: [(&str, &[&str]); 21] = [
+const IMPORTS: [(&str, &[&str]); 22] = [
     ("json", &[]),
     ("sample", &[]),
     ("tree", &["sample"]),
@@ -43,10 +43,17 @@ const IMPORTS: [(&str, &[&str]); 21] = [
         ],
     ),
     (
+        "judge",
+        &[
+            "sample", "tree", "accept", "draft", "model", "cache", "report", "request", "schedule",
+            "mutant",
+        ],
+    ),
+    (
         "cli",
         &[
-            "sample", "kernels", "model", "text", "request", "report", "accept", "draft",
-            "schedule",
+            "judge", "mutant", "sample", "kernels", "model", "text", "request", "report", "accept",
+            "draft", "schedule",
         ],
     ),
     ("types", &[]),

@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::{Ran, eyrie, generate};
 
 /// A flag, the other arguments it needs, and two ways to give it.
-type Case = (
+pub(super) type Case = (
     &'static str,
     &'static [&'static str],
     &'static [&'static str],
@@ -192,7 +192,7 @@ pub(crate) fn no_flag_is_left_out() {
         .get_subcommands()
         .map(clap::Command::get_name)
         .collect();
-    assert_eq!(names, ["generate", "inspect"]);
+    assert_eq!(names, ["generate", "inspect", "judge"]);
 }
 
 #[test]
@@ -260,7 +260,7 @@ fn the_same_request_gives_the_same_configuration() {
 }
 
 /// `refused` holds if the run failed with `code` and one line that has all `parts`.
-fn refused(ran: &Ran, code: i32, parts: &[&str]) {
+pub(super) fn refused(ran: &Ran, code: i32, parts: &[&str]) {
     assert_eq!(ran.code, code, "{ran:?}");
     assert!(
         ran.err.starts_with("error: ") && ran.err.ends_with('\n'),

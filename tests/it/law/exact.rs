@@ -15,48 +15,16 @@ use super::{
     Rows,
     mutants::lacking,
     naive::{self, Fault},
-    walk::{Decide, Planned, Setting, chain_of, hard, rule, settings},
+    walk::{Decide, Setting, chain_of, chains, hard, rule, settings, trees},
 };
 
 const EXACT: f64 = 1e-12;
 
-/// Chains of one to three nodes: drawn, points, and both.
-fn chains() -> Vec<Vec<Planned>> {
-    let mut all = Vec::new();
-    for nodes in 1..=3 {
-        all.push(chain_of(nodes, |_| true));
-        all.push(chain_of(nodes, |_| false));
-    }
-    all.push(chain_of(3, |i| i % 2 == 0));
-    all.push(chain_of(3, |i| i % 2 == 1));
-    all
-}
-
-/// Trees with siblings: drawn, points, and both; one of them three levels deep.
-fn trees() -> Vec<Vec<Planned>> {
-    let pair = [None, None, Some(0), Some(0)];
-    let deep = [None, None, Some(0), Some(2)];
-    let wide = [None, None, None];
-    let crossed = [None, None, Some(1), Some(1)];
-    let all = |parents: &[Option<u32>], drawn: fn(usize) -> bool| -> Vec<Planned> {
-        let node = |(i, parent): (usize, &Option<u32>)| (*parent, drawn(i));
-        parents.iter().enumerate().map(node).collect()
-    };
-    vec![
-        all(&pair, |_| true),
-        all(&pair, |i| i % 2 == 0),
-        all(&deep, |_| true),
-        all(&wide, |_| true),
-        all(&wide, |_| false),
-        all(&crossed, |i| i != 0),
-    ]
-}
-
 fn worst(settings: &[Setting], decide: Decide<'_>) -> f64 {
     let errors = settings.iter().map(|setting| {
-        let error = setting.error(decide);
-        assert!(error < EXACT, "{error:e} on {setting:?}");
-        error
+        let exact = setting.exact(decide);
+        assert!(exact.error < EXACT, "{exact:?} on {setting:?}");
+        exact.error
     });
     errors.fold(0.0, f64::max)
 }
