@@ -40,6 +40,8 @@
 
 mod growing;
 
+#[cfg(test)]
+mod tests;
 
 use super::{Anchor, Pick};
 use crate::{Matrix, TokenId, error::Result, sample::Chain, tree::DraftTree};
