@@ -32,8 +32,8 @@ pub fn choose(law: &Dist, t: u64, draws: &dyn Draws) -> TokenId {
 /// these very numbers `G`. A drafter that has them can say so of its guesses; of the target, which has
 /// the same `G` and another law, it is an estimate.
 ///
-/// That sum asks for every `G` of the support, two logarithms each, where [`choose`] asks for a few.
-/// `cpu/choose` in the benches has both.
+/// That sum asks for every `G` of the support, two logarithms each, where [`choose`] asks for a few:
+/// about ten times its time. `cpu/children` in the benches has both.
 ///
 /// ```
 /// use eyrie::sample::{Dist, Keyed, choose_best};
