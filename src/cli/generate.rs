@@ -95,7 +95,11 @@ fn header(plan: &Plan) -> Result<()> {
         word(&plan.setup.drafter)
     );
     if let (Some(depth), Some(pick)) = (plan.setup.depth, plan.setup.pick) {
-        line += &format!(", depth {depth}, pick {}", word(&pick));
+        let size = match plan.setup.tree {
+            Some(tree) => format!("tree {tree}"),
+            None => format!("depth {depth}"),
+        };
+        line += &format!(", {size}, pick {}", word(&pick));
     }
     line += &format!(", rule {}", word(&plan.rule));
     if let Some(request) = &plan.request {

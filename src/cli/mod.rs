@@ -13,6 +13,7 @@ mod progress;
 mod request_args;
 mod session;
 mod setup;
+mod tree;
 
 use std::{
     ffi::OsString,
@@ -32,6 +33,7 @@ pub use models::Opened;
 pub use plan::Plan;
 pub use request_args::RequestArgs;
 pub use setup::Setup;
+pub use tree::TreeSize;
 
 use crate::text::is_guarded;
 

@@ -9,10 +9,11 @@ use super::{
     progress::Busy,
     say,
     setup::Setup,
+    tree::TreeSize,
 };
 use crate::{
     TokenId,
-    draft::{Drafter, ModelDrafter, Ngram, NoDrafter, Pick, Script},
+    draft::{Drafter, ModelDrafter, Ngram, NoDrafter, Pick, Script, Shape},
     kernels::Format,
     model::{self, Llama, LoadOptions, Target, load::Checkpoint},
     text::{Agreement, ChatTemplate, TextError, Tokenizer, Vocabulary},
@@ -140,6 +141,8 @@ pub(super) struct Models {
     /// The draft model; none also if it is the target itself.
     draft: Option<Opened>,
     script: Option<Script>,
+    /// Rows that trees need in the draft model's cache, beside the tokens of sequences.
+    tree_rows: usize,
     /// Tokens of each cache, as the setup has them now.
     pub(super) kv_tokens: usize,
 }
@@ -152,6 +155,7 @@ impl Models {
             target,
             draft: None,
             script: None,
+            tree_rows: 0,
             kv_tokens: 0,
         };
         match (setup.drafter, &setup.draft) {
@@ -173,8 +177,14 @@ impl Models {
         }
         let drafts = setup.drafter == DrafterKind::Model;
         let draft = models.draft.as_ref().unwrap_or(&models.target);
-        let width = models.target.kv_bytes() + if drafts { draft.kv_bytes() } else { 0 };
-        models.kv_tokens = setup.fit(models.target.checkpoint.config().max_position, width)?;
+        let draft_width = if drafts { draft.kv_bytes() } else { 0 };
+        models.tree_rows = setup.tree.map_or(0, |size| {
+            let (depth, nodes) = (size.depth.into(), size.nodes.into());
+            shape(setup, size).rows(depth, nodes) * setup.max_batch
+        });
+        let context = models.target.checkpoint.config().max_position;
+        let width = models.target.kv_bytes() + draft_width;
+        models.kv_tokens = setup.fit(context, width, models.tree_rows * draft_width)?;
         Ok(models)
     }
 
@@ -190,7 +200,8 @@ impl Models {
             draft,
             kind: setup.drafter,
             script: self.script.clone(),
-            kv_tokens: self.kv_tokens,
+            kv_tokens: self.kv_tokens + self.tree_rows,
+            topk: setup.tree.map_or(1, |tree| tree.topk.into()),
             chunk: setup.prefill_chunk,
         })
     }
@@ -203,7 +214,9 @@ pub(super) struct Loaded {
     draft: Arc<dyn Target>,
     kind: DrafterKind,
     script: Option<Script>,
+    /// Tokens of the draft model's cache.
     kv_tokens: usize,
+    topk: usize,
     chunk: usize,
 }
 
@@ -216,9 +229,18 @@ impl Loaded {
             DrafterKind::Script => Box::new(self.script.clone().unwrap_or_default()),
             DrafterKind::Model => {
                 let model = Arc::clone(&self.draft);
-                Box::new(ModelDrafter::new(model, pick, self.kv_tokens, self.chunk))
+                let drafter = ModelDrafter::new(model, pick, self.kv_tokens, self.chunk);
+                Box::new(drafter.branching(self.topk))
             }
         }
+    }
+}
+
+/// How the drafter grows trees of this size.
+fn shape(setup: &Setup, size: TreeSize) -> Shape {
+    Shape {
+        pick: setup.pick.unwrap_or(PickKind::Coupled).into(),
+        topk: size.topk.into(),
     }
 }
 

@@ -12,6 +12,7 @@ use serde::Serialize;
 use super::{
     args::{DrafterKind, Dtype, PickKind, RuleKind, SetupArgs},
     error::usage,
+    tree::TreeSize,
 };
 use crate::schedule::EngineOptions;
 
@@ -27,8 +28,10 @@ pub struct Setup {
     pub drafter: DrafterKind,
     /// The file it guesses with.
     pub draft: Option<PathBuf>,
-    /// Drafted tokens a round; none without a drafter.
+    /// Drafted tokens a round, or levels of a tree; none without a drafter.
     pub depth: Option<u8>,
+    /// Sizes of its trees; none if it drafts chains.
+    pub tree: Option<TreeSize>,
     /// How the drafter picks; none without a drafter, and where it is each rule's own.
     pub pick: Option<PickKind>,
     /// Type of the weights.
@@ -61,6 +64,7 @@ impl Setup {
         if !drafts && args.depth.is_some() {
             return usage("--depth", "needs a drafter; there is none");
         }
+        tree(args, drafter, rules)?;
         if !drafts && args.pick.is_some() {
             return usage("--pick", "needs a drafter; there is none");
         }
@@ -73,7 +77,8 @@ impl Setup {
             model: args.model.clone(),
             drafter,
             draft: args.draft.clone(),
-            depth: drafts.then(|| args.depth.unwrap_or(4)),
+            depth: drafts.then(|| args.tree.map_or(args.depth.unwrap_or(4), |tree| tree.depth)),
+            tree: args.tree,
             pick: pick.filter(|_| drafts),
             dtype: args.dtype,
             head_dtype: args.head_dtype.unwrap_or(args.dtype),
@@ -90,7 +95,7 @@ impl Setup {
     pub(super) fn options(&self, kv_tokens: usize) -> EngineOptions {
         EngineOptions {
             depth: self.depth.map_or(1, usize::from),
-            nodes: None,
+            nodes: self.tree.map(|tree| tree.nodes.into()),
             max_batch: self.max_batch,
             kv_tokens,
             prefill_chunk: self.prefill_chunk,
@@ -98,15 +103,16 @@ impl Setup {
     }
 
     /// Sets the tokens of a cache, which depend on the target's `context` positions and the `width`
-    /// bytes of keys and values a token (of all models), and returns them. Without `--kv-tokens`, every sequence gets a whole context, up to 2 GiB.
+    /// bytes of keys and values a token (of all models), and returns them. Without `--kv-tokens`, every
+    /// sequence gets a whole context, up to 2 GiB together with the `beside` bytes of other rows.
     ///
     /// # Errors
     /// [`Usage`](super::error::Usage) for more memory than there is.
-    pub(super) fn fit(&mut self, context: usize, width: usize) -> Result<usize> {
-        let most = (KV_BYTES / width.max(1)).max(1);
+    pub(super) fn fit(&mut self, context: usize, width: usize, beside: usize) -> Result<usize> {
+        let most = (KV_BYTES.saturating_sub(beside) / width.max(1)).max(1);
         let whole = context.saturating_mul(self.max_batch);
         let tokens = *self.kv_tokens.get_or_insert(whole.min(most));
-        let bytes = tokens.saturating_mul(width);
+        let bytes = tokens.saturating_mul(width).saturating_add(beside);
         if Vec::<u8>::new().try_reserve_exact(bytes).is_err() {
             let reason = format!(
                 "{tokens} tokens need {} MiB, more than there is",
@@ -116,6 +122,21 @@ impl Setup {
         }
         Ok(tokens)
     }
+}
+
+/// Refuses a tree where nothing grows one, or nothing can judge it.
+fn tree(args: &SetupArgs, drafter: DrafterKind, rules: &[RuleKind]) -> Result<()> {
+    let reason = match (args.tree, drafter) {
+        (None, _) => return Ok(()),
+        (_, DrafterKind::None) => "needs a drafter; there is none",
+        (_, DrafterKind::Ngram) => "--drafter ngram drafts chains; --drafter model grows trees",
+        (_, DrafterKind::Script) => "--drafter script drafts chains; --drafter model grows trees",
+        (_, DrafterKind::Model) if rules == [RuleKind::Block] => {
+            "--rule block judges chains; match and rejection are accepted"
+        }
+        (_, DrafterKind::Model) => return Ok(()),
+    };
+    usage("--tree", reason)
 }
 
 /// The pick given, if every rule can judge it; else the one that all rules need, if it is one: drafts to

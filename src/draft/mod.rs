@@ -3,6 +3,7 @@
 //! A drafter may guess anything: what it proposes can cost time, never correctness. It is the
 //! crate's plug-in point; [`propose`] is what stands between a plug-in and the round.
 
+mod grow;
 mod model;
 mod ngram;
 mod none;
@@ -14,6 +15,7 @@ mod seen;
 #[cfg(test)]
 mod tests;
 
+pub use grow::{Feed, Shape, Tip, grow};
 pub use model::ModelDrafter;
 pub use ngram::Ngram;
 pub use none::NoDrafter;

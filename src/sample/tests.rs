@@ -108,6 +108,56 @@ proptest! {
         prop_assert_eq!(choose(&law, t, &keyed), choose(&law, t, &Plain(keyed)));
     }
 
+    /// The best few are a sort of all, with the logarithms of a softmax; the first is the choice.
+    #[test]
+    fn the_best_few_begin_with_the_choice(
+        seed: u64,
+        t in 0..1u64 << 40,
+        logits in prop::collection::vec(-20f32..20.0, 1..300),
+        top_k in 0usize..9,
+        k in 1usize..9,
+    ) {
+        let params = RawParams { temperature: 1.0, top_k, ..RawParams::default() };
+        let n = logits.len();
+        let chain = Chain::new(SamplingParams::new(params).unwrap(), n, n, vec![]).unwrap();
+        let law = chain.law(&logits, &History { counts: &Counts::new(&[]), path: &[] }).unwrap();
+        let keyed = Keyed::new(seed);
+        let best = choose_best(&law, t, &keyed, k);
+        prop_assert_eq!(best[0].0, choose(&law, t, &keyed));
+        prop_assert_eq!(&best, &choose_best(&law, t, &Plain(keyed), k));
+        let noisy = law.iter().map(|(id, ln)| (id, ln + keyed.gumbel(Key::token(t), id)));
+        let mut all: Vec<_> = noisy.collect();
+        all.sort_by(|a, b| b.1.total_cmp(&a.1));
+        let total = all.iter().map(|(_, s)| s.exp()).sum::<f64>().ln();
+        prop_assert_eq!(best.len(), k.min(all.len()));
+        for (got, want) in best.iter().zip(&all) {
+            prop_assert_eq!(got.0, want.0);
+            prop_assert!(got.1 <= 0.0 && (got.1 - (want.1 - total)).abs() < 1e-9);
+        }
+    }
+
+    /// At temperature 0 scores are ranked, not their logarithms, of which several may be equal.
+    #[test]
+    fn the_best_few_of_a_greedy_row_begin_with_the_argmax(
+        logits in prop::collection::vec((-3i8..3).prop_map(|x| f32::from(x) * 1e-20), 1..40),
+        k in 1usize..9,
+    ) {
+        let n = logits.len();
+        let params = SamplingParams::new(RawParams::default()).unwrap();
+        let chain = Chain::new(params, n, n, vec![]).unwrap();
+        let history = History { counts: &Counts::new(&[]), path: &[] };
+        let best = chain.best(&logits, &history, k).unwrap();
+        prop_assert_eq!(best[0].0, chain.law(&logits, &history).unwrap().argmax());
+        let report = chain.report_law(&logits, &history).unwrap();
+        for pair in best.windows(2) {
+            let (a, b) = (pair[0].0 as usize, pair[1].0 as usize);
+            prop_assert!(logits[a] > logits[b] || (logits[a] == logits[b] && a < b));
+        }
+        for (id, ln) in best {
+            prop_assert_eq!(ln, report.ln_p(id));
+        }
+    }
+
     #[test]
     fn top_is_a_sort(logits in prop::collection::vec(-3i8..3, 1..40), k in 0usize..50) {
         let logits: Vec<f32> = logits.into_iter().map(f32::from).collect();

@@ -24,7 +24,7 @@ use crate::support::{
 
 /// The tiny target, with a fault.
 #[derive(Debug)]
-struct Faulty {
+pub(crate) struct Faulty {
     inner: Arc<dyn Target>,
     /// Passes until one fails.
     passes: AtomicUsize,
@@ -33,7 +33,7 @@ struct Faulty {
 }
 
 impl Faulty {
-    fn new(passes: usize, poison: Option<TokenId>) -> Arc<Self> {
+    pub(crate) fn new(passes: usize, poison: Option<TokenId>) -> Arc<Self> {
         Arc::new(Self {
             inner: tt_target(),
             passes: AtomicUsize::new(passes),

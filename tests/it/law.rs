@@ -6,6 +6,7 @@
 
 mod broken;
 mod exact;
+mod grown;
 mod keys;
 mod matching;
 mod mutants;

@@ -13,3 +13,4 @@ mod rules;
 mod support;
 mod text;
 mod tidy;
+mod trees;

@@ -11,6 +11,7 @@ use eyrie::{
     draft::{Anchor, Drafter, Pick, Script},
     error::{ErrorKind, Result},
     model::Target,
+    report::RoundTrace,
     request::Request,
     sample::History,
     tree::DraftTree,
@@ -126,6 +127,41 @@ fn the_first_three_tokens_have_the_targets_law() {
                     assert!(0 < accepted && accepted < drafted, "{what}");
                 }
                 judge(&run, &law, &what);
+            }
+        }
+    }
+}
+
+/// Trees under `rejection`: drawn ones, and those of points.
+#[test]
+fn trees_keep_the_law() {
+    let mut td = TARGET;
+    td.rotate_left(1);
+    let law = joint(1.0, 4);
+    let picks = [Pick::Drawn, Pick::Greedy, Pick::Coupled];
+    let mut seed = 500;
+    for (depth, topk, nodes) in [(3, 2, 6), (2, 3, 5)] {
+        let lab = lab(RULES[0]).with(|lab| {
+            (lab.options.depth, lab.options.nodes) = (depth, Some(nodes));
+        });
+        for (name, rows, sign) in [("minus", TARGET, -1.0), ("td", td, 1.0)] {
+            for pick in picks {
+                seed += 1;
+                let request = Request {
+                    max_tokens: 6,
+                    n: N,
+                    ..drawn(&[0], 1.0, seed)
+                };
+                let drafter = lab.tree_drafter(table_of(&rows, sign), pick, topk);
+                let run = lab.run(drafter, &[request]);
+                let siblings =
+                    |trace: &RoundTrace| trace.parents.iter().filter(|p| **p == -1).count();
+                assert!(run.traces.iter().any(|trace| siblings(trace) == topk));
+                judge(
+                    &run,
+                    &law,
+                    &format!("{name}, {pick:?}, {topk}x{depth}x{nodes}"),
+                );
             }
         }
     }

@@ -250,6 +250,22 @@ impl Lab {
         ))
     }
 
+    /// Drafts trees with `model`, of so many children a row.
+    pub(crate) fn tree_drafter(
+        &self,
+        model: Arc<dyn Target>,
+        pick: Pick,
+        topk: usize,
+    ) -> Box<dyn Drafter> {
+        let EngineOptions {
+            kv_tokens,
+            prefill_chunk,
+            ..
+        } = self.options;
+        let drafter = ModelDrafter::new(model, pick, kv_tokens, prefill_chunk);
+        Box::new(drafter.branching(topk))
+    }
+
     /// The target as its own drafter.
     pub(crate) fn self_drafter(&self) -> Box<dyn Drafter> {
         self.model_drafter(Arc::clone(&self.target), Pick::Coupled)

@@ -21,9 +21,18 @@ use eyrie::{
 use eyrie_fixtures::{Fixture, td, tt};
 
 /// Drafters of the grid: `self` is the target, `td` a random model of two layers, both with the
-/// pick that the rule is for (`coupled` or `drawn`), `td-greedy` the same with the pick `greedy`.
-pub const DRAFTERS: [&str; 6] = ["none", "ngram", "self", "td", "td-greedy", "script"];
-/// Most drafts a round.
+/// pick that the rule is for (`coupled` or `drawn`), `td-greedy` the same with the pick `greedy`,
+/// `td-tree` the same with trees of three children a row, where the rule is not for chains only.
+pub const DRAFTERS: [&str; 7] = [
+    "none",
+    "ngram",
+    "self",
+    "td",
+    "td-greedy",
+    "td-tree",
+    "script",
+];
+/// Most levels of drafts a round.
 pub const DEPTHS: [usize; 8] = [1, 2, 3, 4, 5, 6, 7, 8];
 /// Temperatures.
 pub const TEMPERATURES: [f64; 3] = [0.0, 0.7, 1.3];
@@ -112,6 +121,11 @@ impl Config {
     #[must_use]
     pub fn is_plain(&self) -> bool {
         self.rule == "match" || self.temperature <= 0.0
+    }
+
+    /// Whether its drafts are trees.
+    fn grows_trees(&self) -> bool {
+        self.drafter == "td-tree" && self.rule != "block"
     }
 
     /// Plain decoding of one request at a time, on one thread, with the largest chunk.
@@ -241,7 +255,7 @@ impl Runner {
     fn drafter(&mut self, config: &Config) -> anyhow::Result<Box<dyn Drafter>> {
         let model = match config.drafter {
             "self" => self.model("tt", config)?,
-            "td" | "td-greedy" => self.model("td", config)?,
+            "td" | "td-greedy" | "td-tree" => self.model("td", config)?,
             "ngram" => return Ok(Box::new(Ngram)),
             "script" => return Ok(Box::new(random_script(VOCAB, 64, config.seed))),
             _ => return Ok(Box::new(NoDrafter)),
@@ -252,7 +266,8 @@ impl Runner {
             _ => Pick::Drawn,
         };
         let drafter = ModelDrafter::new(model, pick, 4096, config.chunk);
-        Ok(Box::new(drafter))
+        let topk = if config.grows_trees() { 3 } else { 1 };
+        Ok(Box::new(drafter.branching(topk)))
     }
 
     fn run(&mut self, config: &Config) -> anyhow::Result<Outcome> {
@@ -272,7 +287,7 @@ impl Runner {
         };
         let options = EngineOptions {
             depth: config.depth,
-            nodes: None,
+            nodes: config.grows_trees().then_some(3 * config.depth),
             max_batch: config.batch,
             kv_tokens: 4096,
             prefill_chunk: config.chunk,

@@ -25,6 +25,7 @@ const CASES: &[Case] = &[
         &["--draft", "@script.json"],
     ),
     ("depth", &[], &[], &["--depth", "5"]),
+    ("tree", &["--draft", "@td"], &[], &["--tree", "2x3x5"]),
     ("rule", &[], &[], &["--rule", "block"]),
     ("pick", &["--rule", "match"], &[], &["--pick", "greedy"]),
     ("dtype", &[], &[], &["--dtype", "q8_0"]),
