@@ -55,7 +55,7 @@ pub(super) fn engine(
 ) -> Result<()> {
     let params = SamplingParams::new(warm(|raw| {
         raw.temperature = 0.8;
-        raw.presence_penalty = 0.5;
+        raw.frequency_penalty = -1.0;
     }))?;
     let width = usize::from(VOCAB);
     let chain = Chain::new(params.clone(), width, width, Vec::new())?;

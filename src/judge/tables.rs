@@ -104,10 +104,11 @@ pub fn cases() -> [Case; 8] {
     };
     let bias = || [(2, 1.5), (4, -1.0), (9, f64::NEG_INFINITY)].into();
     let reduced: Arc<[TokenId]> = Arc::from([0, 3, 4, 6, 7, 10, 13, 15]);
+    // A reward for every time a token was said, so that it shows if a draft is counted twice.
     let penalties = |raw: &mut RawParams| {
         raw.repetition_penalty = 1.3;
         raw.presence_penalty = 0.4;
-        raw.frequency_penalty = 0.5;
+        raw.frequency_penalty = -1.5;
     };
     [
         case("temperature", warm(|raw| raw.temperature = 0.7)),

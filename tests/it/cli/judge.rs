@@ -170,12 +170,9 @@ fn too_few_samples_are_undecided() {
 fn broken_builds_fail() {
     for (mutant, rule, samples, section) in [
         ("always-accept", "rejection", "1000", "exact"),
-        ("resample-from-p", "rejection", "2000", "accept"),
         ("filter-skipped", "block", "2000", "accept"),
-        ("keys-without-anchor", "rejection", "20000", "accept"),
-        ("noise-without-index", "match", "20000", "engine"),
-        ("penalty-twice", "match", "20000", "engine"),
-        ("fresh-draw", "match", "1000", "live"),
+        ("noise-without-index", "match", "4000", "engine"),
+        ("fresh-draw", "match", "4000", "live"),
     ] {
         let args = ["--mutant", mutant, "--rule", rule, "--samples", samples];
         let ran = judge(&[&args[..], &["--draft", "@td", "--json"]].concat());
