@@ -4,6 +4,7 @@
 //! crate's plug-in point; [`propose`] is what stands between a plug-in and the round.
 
 pub mod eagle;
+mod grow;
 mod model;
 mod ngram;
 mod none;
@@ -15,6 +16,7 @@ mod seen;
 #[cfg(test)]
 mod tests;
 
+pub use grow::{Feed, Shape, Tip, grow};
 pub use model::ModelDrafter;
 pub use ngram::Ngram;
 pub use none::NoDrafter;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::{
     counts::History,
-    dist::{Dist, first_max},
+    dist::{Dist, best, first_max},
     filter::{Candidate, filtered},
     params::{ParamError, SamplingParams},
 };
@@ -151,6 +151,32 @@ impl Chain {
             return self.unfiltered(&self.scores(logits, h));
         }
         self.warm(logits, h)
+    }
+
+    /// The `k` most probable tokens of [`Chain::report_law`] with their `ln p`, descending, of equals
+    /// the lower id first. The first is the argmax of [`Chain::law`].
+    ///
+    /// # Errors
+    /// As [`Chain::law`].
+    ///
+    /// # Panics
+    /// As [`Chain::law`].
+    pub fn best(
+        &self,
+        logits: &[f32],
+        h: &History<'_>,
+        k: usize,
+    ) -> Result<Vec<(TokenId, f64)>, Fault> {
+        self.check(logits)?;
+        if !self.params.is_greedy() {
+            return Ok(self.warm(logits, h)?.top(k));
+        }
+        let scores = self.scores(logits, h);
+        let left: Vec<_> = self.open(&scores).collect();
+        if left.is_empty() {
+            return Err(Fault::Masked);
+        }
+        Ok(best(left, k))
     }
 
     /// The token of a column.

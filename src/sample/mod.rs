@@ -58,7 +58,7 @@ mod seed;
 mod tests;
 
 pub use chain::{Chain, Fault};
-pub use choose::choose;
+pub use choose::{choose, choose_best};
 pub use counts::{Counts, History};
 pub use dist::Dist;
 pub use draws::{Draws, Key, Keyed, Purpose};

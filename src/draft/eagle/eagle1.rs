@@ -53,14 +53,11 @@ impl Network for Eagle1 {
         feature
     }
 
-    fn forward(
-        &self,
-        embedded: Matrix,
-        f: &Matrix,
-        txn: &mut Txn<'_>,
-        pass: &Pass<'_>,
-    ) -> Matrix {
-        let embedded = self.embed_norm.as_ref().map_or(embedded.clone(), |norm| norm.of(&embedded));
+    fn forward(&self, embedded: Matrix, f: &Matrix, txn: &mut Txn<'_>, pass: &Pass<'_>) -> Matrix {
+        let embedded = self
+            .embed_norm
+            .as_ref()
+            .map_or(embedded.clone(), |norm| norm.of(&embedded));
         let fused = side_by_side(&embedded, f);
         let mut x = Matrix::zeros(f.rows(), f.cols());
         self.fc.apply(fused.as_slice(), x.as_mut_slice(), pass.exec);

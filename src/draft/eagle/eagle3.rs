@@ -103,13 +103,7 @@ impl Network for Eagle3 {
         g
     }
 
-    fn forward(
-        &self,
-        embedded: Matrix,
-        h: &Matrix,
-        txn: &mut Txn<'_>,
-        pass: &Pass<'_>,
-    ) -> Matrix {
+    fn forward(&self, embedded: Matrix, h: &Matrix, txn: &mut Txn<'_>, pass: &Pass<'_>) -> Matrix {
         let normed = self.hidden_norm.of(h);
         let input = side_by_side(&self.input_layernorm.of(&embedded), &normed);
         let mut x = if self.norm_before_residual {

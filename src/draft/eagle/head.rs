@@ -201,14 +201,20 @@ fn fits(config: &HeadConfig, target: &dyn Target) -> Result<()> {
     let (vocab, hidden, layers) = (target.vocab(), target.hidden(), target.layers());
     if config.vocab != vocab {
         let found = config.vocab;
-        return fail(format!("a vocabulary of {found} tokens, accepted are the target's {vocab}"));
+        return fail(format!(
+            "a vocabulary of {found} tokens, accepted are the target's {vocab}"
+        ));
     }
     if config.target_hidden != hidden {
         let found = config.target_hidden;
-        return fail(format!("made for streams of {found} values, accepted are the target's {hidden}"));
+        return fail(format!(
+            "made for streams of {found} values, accepted are the target's {hidden}"
+        ));
     }
     if let Some(tap) = config.feature.taps().iter().find(|tap| **tap > layers) {
-        return fail(format!("tap {tap}, accepted are 0 to the target's {layers} layers"));
+        return fail(format!(
+            "tap {tap}, accepted are 0 to the target's {layers} layers"
+        ));
     }
     let own = config.hidden;
     let shared = [
@@ -225,7 +231,9 @@ fn fits(config: &HeadConfig, target: &dyn Target) -> Result<()> {
     }
     if !config.own_head && config.draft_vocab != vocab {
         let found = config.draft_vocab;
-        return fail(format!("{found} rows of logits, accepted are the {vocab} of the target's output head"));
+        return fail(format!(
+            "{found} rows of logits, accepted are the {vocab} of the target's output head"
+        ));
     }
     Ok(())
 }

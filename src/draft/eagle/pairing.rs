@@ -38,13 +38,11 @@ pub(super) struct Pairing {
     waiting: Vec<f32>,
     /// How many those are.
     count: usize,
+    /// The token of the last fed row, if it comes after the known ones.
+    anchor: Option<TokenId>,
 }
 
 impl Pairing {
-    /// Tokens whose features are known.
-    pub(super) fn tokens(&self) -> &[TokenId] {
-        &self.tokens
-    }
 
     /// Features whose rows have not been fed.
     pub(super) fn waiting(&self) -> usize {
@@ -61,9 +59,13 @@ impl Pairing {
         &self.waiting
     }
 
-    /// Whether `tokens`, the last `new` of which have features now, go on from what is known.
+    /// Whether `tokens`, the last `new` of which have features now, go on from what is known and
+    /// fed.
     pub(super) fn continues(&self, tokens: &[TokenId], new: usize) -> bool {
-        tokens.len() == self.tokens.len() + new && tokens.starts_with(&self.tokens)
+        let next = tokens.get(self.tokens.len());
+        tokens.len() == self.tokens.len() + new
+            && tokens.starts_with(&self.tokens)
+            && (self.anchor.is_none() || self.anchor.as_ref() == next)
     }
 
     /// Takes the features of the last tokens of `tokens`, a row each.
@@ -71,6 +73,7 @@ impl Pairing {
         self.tokens.extend(&tokens[self.tokens.len()..]);
         self.waiting.extend(features.as_slice());
         self.count += features.rows();
+        self.anchor = None;
     }
 
     /// The next `rows` rows: tokens, and features. `next` follows on what is known; without it
@@ -82,8 +85,9 @@ impl Pairing {
         (tokens.take(rows).collect(), &self.waiting[..rows * width])
     }
 
-    /// The next `rows` rows were fed.
-    pub(super) fn fed(&mut self, rows: usize) {
+    /// The next `rows` rows were fed, the last with `next` if that follows on what is known.
+    pub(super) fn fed(&mut self, rows: usize, next: Option<TokenId>) {
+        self.anchor = next;
         let width = self.waiting.len() / self.count;
         self.waiting.drain(..rows * width);
         self.count -= rows;
@@ -101,15 +105,17 @@ mod tests {
         pairing.see(&[10, 11, 12], &features(0, 3));
         assert_eq!((pairing.waiting(), pairing.ready()), (3, 2));
         assert_eq!(pairing.next(2, None), (vec![11, 12], &[0.0, 1.0][..]));
-        pairing.fed(2);
+        pairing.fed(2, None);
         assert!(pairing.continues(&[10, 11, 12, 13, 14], 2));
         assert!(!pairing.continues(&[10, 11, 12, 13, 14], 1));
         assert!(!pairing.continues(&[10, 11, 99, 13, 14], 2));
         pairing.see(&[10, 11, 12, 13, 14], &features(3, 5));
         let (tokens, waiting) = pairing.next(3, Some(15));
         assert_eq!((tokens, waiting), (vec![13, 14, 15], &[2.0, 3.0, 4.0][..]));
-        pairing.fed(3);
+        pairing.fed(3, Some(15));
+        assert!(pairing.continues(&[10, 11, 12, 13, 14, 15], 1));
+        assert!(!pairing.continues(&[10, 11, 12, 13, 14, 16], 1));
         assert_eq!((pairing.waiting(), pairing.ready()), (0, 0));
-        assert_eq!(pairing.tokens(), [10, 11, 12, 13, 14]);
+        assert_eq!(pairing.tokens, [10, 11, 12, 13, 14]);
     }
 }

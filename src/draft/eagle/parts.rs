@@ -23,7 +23,11 @@ pub(super) struct Parts<'a> {
 }
 
 impl<'a> Parts<'a> {
-    pub(super) fn new(config: &'a HeadConfig, source: &'a mut TensorSource<'a>, dtype: Dtype) -> Self {
+    pub(super) fn new(
+        config: &'a HeadConfig,
+        source: &'a mut TensorSource<'a>,
+        dtype: Dtype,
+    ) -> Self {
         let tensors = config.tensors().into_iter();
         Self {
             config,

@@ -149,8 +149,8 @@ impl Sequences {
         let next: Vec<Next<'_>> = next.collect();
         let outputs = extend(&self.head, &mut self.cache, &next)?;
         if outputs.is_some() {
-            for (seq, rows, _) in batch {
-                self.known.entry(*seq).or_default().fed(*rows);
+            for (seq, rows, token) in batch {
+                self.known.entry(*seq).or_default().fed(*rows, *token);
             }
         }
         Ok(outputs)
