@@ -99,18 +99,21 @@ impl Head {
         &self.config
     }
 
-    /// The target's streams that it is to be shown.
-    pub(super) fn taps(&self) -> &[usize] {
+    /// The target's streams that it is to be shown; of [`Feature::Final`], the last.
+    #[must_use]
+    pub fn taps(&self) -> &[usize] {
         &self.taps
     }
 
-    /// Width of what it is shown of a token.
-    pub(super) fn shown_width(&self) -> usize {
+    /// Width of what it is shown of a token: its taps, side by side.
+    #[must_use]
+    pub fn shown_width(&self) -> usize {
         self.taps.len() * self.config.target_hidden
     }
 
     /// A cache of `slots` rows.
-    pub(super) fn new_cache(&self, slots: usize) -> KvCache {
+    #[must_use]
+    pub fn new_cache(&self, slots: usize) -> KvCache {
         KvCache::new(self.config.layers, self.config.kv_width(), slots)
     }
 
@@ -122,8 +125,10 @@ impl Head {
         }
     }
 
-    /// Features of tokens from the taps that the target showed of them.
-    pub(super) fn fuse(&self, mut taps: Matrix) -> Matrix {
+    /// Features of tokens, `[rows, hidden]`, from the taps that the target showed of them, `[rows,
+    /// taps * target_hidden]`.
+    #[must_use]
+    pub fn fuse(&self, mut taps: Matrix) -> Matrix {
         if self.config.feature == Feature::Final {
             self.target.final_norm(&mut taps);
         }
@@ -132,11 +137,12 @@ impl Head {
         self.threads.run(work, |exec| network.fuse(taps, exec))
     }
 
-    /// The outputs of `rows`, whose features are `h`; keys and values go to the slots of `txn`.
+    /// The outputs of `rows`, whose features are `h`, both `[rows, hidden]`; keys and values go to the
+    /// slots of `txn`. Row i of a sequence has token i + 1 and the feature of token i.
     ///
     /// # Errors
     /// If a token or position does not exist, or the rows are not those of the transaction.
-    pub(super) fn forward(&self, rows: &Rows, h: &Matrix, txn: &mut Txn<'_>) -> Result<Matrix> {
+    pub fn forward(&self, rows: &Rows, h: &Matrix, txn: &mut Txn<'_>) -> Result<Matrix> {
         let embedded = self.embed(rows.tokens())?;
         let plan = Plan::new(rows, txn, &self.shape.rope, self.config.max_position)?;
         let keys = plan.keys();
@@ -152,7 +158,8 @@ impl Head {
     }
 
     /// Logits of outputs, `[rows, draft_vocab]`.
-    pub(super) fn logits(&self, o: &Matrix) -> Matrix {
+    #[must_use]
+    pub fn logits(&self, o: &Matrix) -> Matrix {
         let normed = self.network.before_head(o);
         let Some(lm_head) = &self.lm_head else {
             return self.target.head(&normed);
@@ -166,7 +173,8 @@ impl Head {
     }
 
     /// Outputs as features of the rows that follow on them.
-    pub(super) fn fed_back(&self, o: Matrix) -> Matrix {
+    #[must_use]
+    pub fn fed_back(&self, o: Matrix) -> Matrix {
         self.network.fed_back(o)
     }
 

@@ -43,7 +43,6 @@ pub(super) struct Pairing {
 }
 
 impl Pairing {
-
     /// Features whose rows have not been fed.
     pub(super) fn waiting(&self) -> usize {
         self.count

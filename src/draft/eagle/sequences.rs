@@ -16,7 +16,7 @@ const CHUNK: usize = 64;
 
 /// A head, its cache, and what it knows of each sequence. A sequence that is not known is not
 /// drafted for.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Sequences {
     head: Arc<Head>,
     cache: KvCache,
