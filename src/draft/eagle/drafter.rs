@@ -91,7 +91,7 @@ impl Drafter for EagleDrafter {
 
     fn observe(&mut self, seen: &[Seen<'_>]) -> Result<()> {
         self.sequences.see(seen)?;
-        self.sequences.catch_up(seen.iter().map(|seen| seen.seq))?;
+        self.sequences.catch_up(seen)?;
         self.sequences.shed();
         Ok(())
     }

@@ -54,10 +54,10 @@ impl Network for Eagle1 {
     }
 
     fn forward(&self, embedded: Matrix, f: &Matrix, txn: &mut Txn<'_>, pass: &Pass<'_>) -> Matrix {
-        let embedded = self
-            .embed_norm
-            .as_ref()
-            .map_or(embedded.clone(), |norm| norm.of(&embedded));
+        let embedded = match &self.embed_norm {
+            Some(norm) => norm.of(&embedded),
+            None => embedded,
+        };
         let fused = side_by_side(&embedded, f);
         let mut x = Matrix::zeros(f.rows(), f.cols());
         self.fc.apply(fused.as_slice(), x.as_mut_slice(), pass.exec);

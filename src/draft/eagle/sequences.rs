@@ -117,10 +117,10 @@ impl Sequences {
         })
     }
 
-    /// Feeds rows in whole chunks while any of `seqs` has so many.
-    pub(super) fn catch_up(&mut self, seqs: impl Iterator<Item = SeqId> + Clone) -> Result<()> {
+    /// Feeds rows in whole chunks while any sequence of `seen` has so many.
+    pub(super) fn catch_up(&mut self, seen: &[Seen<'_>]) -> Result<()> {
         loop {
-            let late = seqs.clone().filter(|seq| {
+            let late = seen.iter().map(|one| one.seq).filter(|seq| {
                 let known = self.known.get(seq);
                 known.is_some_and(|known| known.ready() >= CHUNK)
             });

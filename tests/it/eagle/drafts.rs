@@ -17,15 +17,19 @@ use super::{
 };
 use crate::support::{Lab, drawn, params, prompts, table_target, tt_target};
 
-/// A table of 64 tokens in which each has a successor that leads by far, and no two the same.
-pub(crate) fn table() -> Vec<Vec<f32>> {
+/// A random table of 64 tokens, in which the likeliest successor of each leads by at least `lead`.
+fn table(lead: f32) -> Vec<Vec<f32>> {
     let value = |i: u32, v: u32| {
         let mixed = (i * 64 + v).wrapping_mul(2_654_435_761) >> 16;
         f32::from(u16::try_from(mixed % 3000).expect("small")) / 100.0 - 15.0
     };
-    (0..64)
-        .map(|i| (0..64).map(|v| value(i, v)).collect())
-        .collect()
+    let row = |i: u32| -> Vec<f32> {
+        let mut row: Vec<f32> = (0..64).map(|v| value(i, v)).collect();
+        let best = (0..64).max_by(|a, b| row[*a].total_cmp(&row[*b]));
+        row[best.expect("a row")] += lead;
+        row
+    };
+    (0..64).map(row).collect()
 }
 
 fn requests(batch: usize, t: f64) -> Vec<Request> {
@@ -33,12 +37,18 @@ fn requests(batch: usize, t: f64) -> Vec<Request> {
         max_tokens: 60,
         ..drawn(prompt, t, seed)
     };
-    prompts(64).iter().take(batch).zip(0..).map(request).collect()
+    prompts(64)
+        .iter()
+        .take(batch)
+        .zip(0..)
+        .map(request)
+        .collect()
 }
 
-/// The lab of a table, with trees of `topk` (1: chains) and depth 4.
+/// The lab of a table, with trees of `topk` (1: chains) and depth 4. Trees rank by value, and so
+/// hold the likeliest path for certain only if it leads.
 pub(crate) fn table_lab(topk: usize) -> Lab {
-    Lab::new(table_target(&table())).with(|lab| {
+    Lab::new(table_target(&table(if topk > 1 { 8.0 } else { 0.0 }))).with(|lab| {
         lab.options.nodes = (topk > 1).then_some(24);
     })
 }
@@ -85,7 +95,7 @@ fn a_right_token_that_is_not_the_first_sibling_is_found() {
     let lab = table_lab(4);
     let mut made = table_head(Version::Eagle1, 64, 1.0);
     // After every fourth token the head prefers another to the right one.
-    let mut table = table();
+    let mut table = table(8.0);
     for row in table.iter_mut().step_by(4) {
         let best = row.iter().copied().fold(f32::MIN, f32::max);
         let right = row.iter().position(|x| *x == best).expect("there");
