@@ -17,7 +17,7 @@ use eyrie::{
 
 use super::{
     drafts::table_lab,
-    heads::{Made, e1, e3, random, table_head},
+    heads::{Change, Made, e1, e3, random, table_head},
     network::taps,
     probe::{Plan, Probe, fresh},
     state::heads,
@@ -206,7 +206,7 @@ fn c34_a_narrower_head() {
     let run = lab.run(Box::new(made.drafter(&lab.target, 2, 512)), &requests);
     assert_eq!(run.tokens(), lab.base(&requests));
     assert!(run.drafted_accepted().0 > 20);
-    let wrong: [(&str, fn(&mut Made)); 2] = [
+    let wrong: [(&str, Change<Made>); 2] = [
         ("48 values, accepted are the target's 32", |made| {
             made.config.target_hidden = 48
         }),
@@ -278,7 +278,7 @@ fn c49_a_shared_prefix_drafts_as_a_cold_run() {
         ..drawn(&prompt(3), 1.0, 8)
     };
     let probe = Probe::new(made, &lab.target, 1, Plan::Own);
-    let run = lab.run(Box::new(probe), &[many.clone()]);
+    let run = lab.run(Box::new(probe), std::slice::from_ref(&many));
     assert_eq!(run.tokens(), lab.base(&[many]));
 }
 

@@ -21,6 +21,9 @@ use eyrie::{
 
 use crate::support::at;
 
+/// A change of something.
+pub(crate) type Change<T> = fn(&mut T);
+
 /// A configuration and its tensors, by name.
 #[derive(Clone, Debug)]
 pub(crate) struct Made {

@@ -3,6 +3,7 @@
 mod cases;
 mod drafts;
 mod heads;
+mod law;
 mod network;
 mod probe;
 mod state;

@@ -13,7 +13,7 @@ use eyrie::{
 };
 
 use super::{
-    heads::{Made, e1, e3, random},
+    heads::{Change, Made, e1, e3, random},
     twin,
 };
 use crate::support::tt_target;
@@ -186,7 +186,7 @@ fn logits_are_those_of_the_equations() {
 #[test]
 fn every_option_changes_the_logits() {
     let target = tt_target();
-    let flags: [(&str, fn(&mut HeadConfig)); 6] = [
+    let flags: [(&str, Change<HeadConfig>); 6] = [
         ("norm_before_residual", |c| c.norm_before_residual = true),
         ("norm_output", |c| c.norm_output = true),
         ("window", |c| c.sliding_window = vec![Some(4)]),
@@ -211,7 +211,7 @@ fn every_option_changes_the_logits() {
 #[test]
 fn a_head_for_another_target_is_refused_with_both_numbers() {
     let target = tt_target();
-    let cases: [(&str, fn(&mut HeadConfig)); 6] = [
+    let cases: [(&str, Change<HeadConfig>); 6] = [
         (
             "a vocabulary of 65 tokens, accepted are the target's 64",
             |c| c.vocab = 65,

@@ -185,7 +185,7 @@ impl Twin<'_> {
             let row = self.linear(&name(part), x);
             let heads = row.chunks_exact(width);
             heads
-                .flat_map(|head| self.turned(self.optional(&name(norm), head.to_vec()), i))
+                .flat_map(|head| self.turned(&self.optional(&name(norm), head.to_vec()), i))
                 .collect()
         };
         let q = heads("q_proj", "q_norm");
@@ -210,11 +210,11 @@ impl Twin<'_> {
         self.linear(&name("o_proj"), &out)
     }
 
-    fn turned(&self, head: Row, position: usize) -> Row {
+    fn turned(&self, head: &[f64], position: usize) -> Row {
         let config = self.config();
         let half = head.len() / 2;
         let frequencies = config.rope.frequencies(config.head_dim);
-        let mut out = head.clone();
+        let mut out = head.to_vec();
         for i in 0..half {
             let (sin, cos) = (count(position) * f64::from(frequencies[i])).sin_cos();
             out[i] = head[i] * cos - head[i + half] * sin;
