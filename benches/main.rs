@@ -4,6 +4,7 @@
 mod accept;
 mod cache;
 mod forward;
+mod judge;
 mod round;
 mod sample;
 
@@ -12,5 +13,6 @@ criterion::criterion_main!(
     accept::benches,
     cache::benches,
     forward::benches,
-    round::benches
+    round::benches,
+    judge::benches
 );

@@ -14,8 +14,9 @@ struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Job {
-    /// Every drafter x depth x temperature x filters x seed x batch x chunk x threads x dtype on
-    /// tiny random models: the tokens must be those of plain decoding
+    /// Every drafter x depth x temperature x filters x seed x batch x chunk x threads x dtype x rule
+    /// on tiny random models: the tokens must be those of plain decoding, or where a rule only keeps
+    /// its law those of the same rounds alone
     Grid {
         /// Tokens a request
         #[arg(long, default_value_t = 16)]

@@ -219,7 +219,7 @@ fn a_rule_that_judges_drawn_drafts_implies_the_pick() {
 /// At temperature 0 the rules give the tokens of plain decoding; above, the target as its own
 /// drafter is accepted whole. The result says which rule ran.
 #[test]
-fn the_rules_run() {
+pub(crate) fn the_rules_run() {
     let run = |args: &[&str]| {
         let common = [
             "--model",
