@@ -1,10 +1,9 @@
 //! EAGLE heads: the networks, what the drafter knows, and what it drafts.
 
-mod cases;
-mod drafts;
-mod heads;
+pub(crate) mod drafts;
+pub(crate) mod heads;
 mod law;
-mod network;
-mod probe;
-mod state;
+pub(crate) mod network;
+pub(crate) mod probe;
+pub(crate) mod state;
 mod twin;

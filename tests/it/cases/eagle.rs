@@ -15,7 +15,7 @@ use eyrie::{
     tree::DraftTree,
 };
 
-use super::{
+use crate::eagle::{
     drafts::table_lab,
     heads::{Change, Made, e1, e3, random, table_head},
     network::taps,
