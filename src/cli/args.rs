@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use serde::Serialize;
 
-use super::request_args::RequestArgs;
+use super::{request_args::RequestArgs, tree::TreeSize};
 
 /// Said by `--help`: what happens to logits, and in which order.
 const SAMPLING: &str = "\
@@ -61,6 +61,11 @@ pub struct GenerateArgs {
     /// Drafted tokens a round, 1 to 64 [default: 4]
     #[arg(long, value_name = "K", allow_negative_numbers = true, value_parser = clap::value_parser!(u8).range(1..=64))]
     pub depth: Option<u8>,
+    /// Draft trees instead of chains, with a draft model: follow the TOPK best tokens, for up to DEPTH
+    /// levels (1 to 64 each), and keep the best NODES (1 to 1024); with less NODES than DEPTH, less
+    /// levels
+    #[arg(long, value_name = "TOPKxDEPTHxNODES", conflicts_with = "depth")]
+    pub tree: Option<TreeSize>,
     /// How drafts are accepted
     #[arg(long, value_enum, default_value_t = RuleKind::Match)]
     pub rule: RuleKind,

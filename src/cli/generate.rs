@@ -66,7 +66,7 @@ pub(super) fn run(args: &GenerateArgs) -> Result<bool> {
     };
     let options = EngineOptions {
         depth: plan.depth.map_or(1, usize::from),
-        nodes: None,
+        nodes: plan.tree.map(|tree| tree.nodes.into()),
         max_batch: plan.max_batch,
         kv_tokens,
         prefill_chunk: plan.prefill_chunk,
@@ -100,7 +100,11 @@ pub(super) fn run(args: &GenerateArgs) -> Result<bool> {
 fn header(plan: &Plan) -> Result<()> {
     let mut line = format!("{}: drafter {}", plan.model.display(), word(&plan.drafter));
     if let (Some(depth), Some(pick)) = (plan.depth, plan.pick) {
-        line += &format!(", depth {depth}, pick {}", word(&pick));
+        let size = match plan.tree {
+            Some(tree) => format!("tree {tree}"),
+            None => format!("depth {depth}"),
+        };
+        line += &format!(", {size}, pick {}", word(&pick));
     }
     line += &format!(", rule {}", word(&plan.rule));
     if let Some(request) = &plan.request {

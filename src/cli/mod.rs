@@ -11,6 +11,7 @@ mod plan;
 mod progress;
 mod request_args;
 mod session;
+mod tree;
 
 use std::{
     ffi::OsString,
@@ -26,6 +27,7 @@ pub use error::Usage;
 pub use models::Opened;
 pub use plan::Plan;
 pub use request_args::RequestArgs;
+pub use tree::TreeSize;
 
 use crate::text::is_guarded;
 

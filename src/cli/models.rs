@@ -9,10 +9,11 @@ use super::{
     plan::Plan,
     progress::Busy,
     say,
+    tree::TreeSize,
 };
 use crate::{
     TokenId,
-    draft::{Drafter, ModelDrafter, Ngram, NoDrafter, Pick, Script},
+    draft::{Drafter, ModelDrafter, Ngram, NoDrafter, Pick, Script, Shape},
     kernels::Format,
     model::{self, Llama, LoadOptions, Target, load::Checkpoint},
     text::{Agreement, ChatTemplate, TextError, Tokenizer, Vocabulary},
@@ -140,6 +141,8 @@ pub(super) struct Models {
     /// The draft model; none also if it is the target itself.
     draft: Option<Opened>,
     script: Option<Script>,
+    /// Rows that trees need in the draft model's cache, beside the tokens of sequences.
+    tree_rows: usize,
     /// Tokens of each cache, as the plan has them now.
     pub(super) kv_tokens: usize,
 }
@@ -152,6 +155,7 @@ impl Models {
             target,
             draft: None,
             script: None,
+            tree_rows: 0,
             kv_tokens: 0,
         };
         match (plan.drafter, &plan.draft) {
@@ -173,8 +177,14 @@ impl Models {
         }
         let drafts = plan.drafter == DrafterKind::Model;
         let draft = models.draft.as_ref().unwrap_or(&models.target);
-        let width = models.target.kv_bytes() + if drafts { draft.kv_bytes() } else { 0 };
-        models.kv_tokens = plan.fit(models.target.checkpoint.config().max_position, width)?;
+        let draft_width = if drafts { draft.kv_bytes() } else { 0 };
+        models.tree_rows = plan.tree.map_or(0, |size| {
+            let (depth, nodes) = (size.depth.into(), size.nodes.into());
+            shape(plan, size).rows(depth, nodes) * plan.max_batch
+        });
+        let context = models.target.checkpoint.config().max_position;
+        let width = models.target.kv_bytes() + draft_width;
+        models.kv_tokens = plan.fit(context, width, models.tree_rows * draft_width)?;
         Ok(models)
     }
 
@@ -190,12 +200,26 @@ impl Models {
                     Some(draft) => draft.load(plan)?,
                     None => Arc::clone(&target),
                 };
-                let pick = plan.pick.unwrap_or(PickKind::Coupled).into();
-                let chunk = plan.prefill_chunk;
-                Box::new(ModelDrafter::new(draft, pick, self.kv_tokens, chunk))
+                let (slots, chunk) = (self.kv_tokens + self.tree_rows, plan.prefill_chunk);
+                let drafter = ModelDrafter::new(draft, pick(plan), slots, chunk);
+                let topk = plan.tree.map_or(1, |tree| tree.topk);
+                Box::new(drafter.branching(topk.into()))
             }
         };
         Ok((target, drafter))
+    }
+}
+
+/// How the drafter picks.
+fn pick(plan: &Plan) -> Pick {
+    plan.pick.unwrap_or(PickKind::Coupled).into()
+}
+
+/// How the drafter grows trees of this size.
+fn shape(plan: &Plan, size: TreeSize) -> Shape {
+    Shape {
+        pick: pick(plan),
+        topk: size.topk.into(),
     }
 }
 

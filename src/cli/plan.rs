@@ -13,6 +13,7 @@ use super::{
     args::{DrafterKind, Dtype, GenerateArgs, PickKind, RuleKind},
     error::usage,
     request_args::flag,
+    tree::TreeSize,
 };
 use crate::request::RequestSpec;
 
@@ -30,8 +31,10 @@ pub struct Plan {
     pub drafter: DrafterKind,
     /// The file it guesses with.
     pub draft: Option<PathBuf>,
-    /// Drafted tokens a round; none without a drafter.
+    /// Drafted tokens a round, or levels of a tree; none without a drafter.
     pub depth: Option<u8>,
+    /// Sizes of its trees; none if it drafts chains.
+    pub tree: Option<TreeSize>,
     /// How drafts are accepted.
     pub rule: RuleKind,
     /// How the drafter picks; none without a drafter.
@@ -80,6 +83,7 @@ impl Plan {
         if !drafts && args.depth.is_some() {
             return usage("--depth", "needs a drafter; there is none");
         }
+        tree(args, drafter)?;
         if !drafts && args.pick.is_some() {
             return usage("--pick", "needs a drafter; there is none");
         }
@@ -102,7 +106,8 @@ impl Plan {
             model: args.model.clone(),
             drafter,
             draft: args.draft.clone(),
-            depth: drafts.then(|| args.depth.unwrap_or(4)),
+            depth: drafts.then(|| args.tree.map_or(args.depth.unwrap_or(4), |tree| tree.depth)),
+            tree: args.tree,
             rule: args.rule,
             pick: drafts.then_some(pick),
             dtype: args.dtype,
@@ -124,15 +129,16 @@ impl Plan {
     }
 
     /// Sets the tokens of a cache, which depend on the target's `context` positions and the `width`
-    /// bytes of keys and values a token (of all models), and returns them. Without `--kv-tokens`, every sequence gets a whole context, up to 2 GiB.
+    /// bytes of keys and values a token (of all models), and returns them. Without `--kv-tokens`, every
+    /// sequence gets a whole context, up to 2 GiB together with the `beside` bytes of other rows.
     ///
     /// # Errors
     /// [`Usage`](super::error::Usage) for more memory than there is.
-    pub(super) fn fit(&mut self, context: usize, width: usize) -> Result<usize> {
-        let most = (KV_BYTES / width.max(1)).max(1);
+    pub(super) fn fit(&mut self, context: usize, width: usize, beside: usize) -> Result<usize> {
+        let most = (KV_BYTES.saturating_sub(beside) / width.max(1)).max(1);
         let whole = context.saturating_mul(self.max_batch);
         let tokens = *self.kv_tokens.get_or_insert(whole.min(most));
-        let bytes = tokens.saturating_mul(width);
+        let bytes = tokens.saturating_mul(width).saturating_add(beside);
         if Vec::<u8>::new().try_reserve_exact(bytes).is_err() {
             let reason = format!(
                 "{tokens} tokens need {} MiB, more than there is",
@@ -178,6 +184,21 @@ fn request(args: &GenerateArgs) -> Result<Option<RequestSpec>> {
             Err(super::error::Usage(format!("{}{rest}", flag(field))).into())
         }
     }
+}
+
+/// Refuses a tree where nothing grows one, or nothing can judge it.
+fn tree(args: &GenerateArgs, drafter: DrafterKind) -> Result<()> {
+    let reason = match (args.tree, drafter) {
+        (None, _) => return Ok(()),
+        (_, DrafterKind::None) => "needs a drafter; there is none",
+        (_, DrafterKind::Ngram) => "--drafter ngram drafts chains; --drafter model grows trees",
+        (_, DrafterKind::Script) => "--drafter script drafts chains; --drafter model grows trees",
+        (_, DrafterKind::Model) if args.rule == RuleKind::Block => {
+            "--rule block judges chains; match and rejection are accepted"
+        }
+        (_, DrafterKind::Model) => return Ok(()),
+    };
+    usage("--tree", reason)
 }
 
 /// The pick that the rule needs: drafts to be judged by the law they were drawn from have to be drawn.

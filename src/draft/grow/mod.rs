@@ -40,6 +40,9 @@
 
 mod growing;
 
+#[cfg(test)]
+mod tests;
+
 use super::{Anchor, Pick};
 use crate::{Matrix, TokenId, error::Result, sample::Chain, tree::DraftTree};
 use growing::Growing;

@@ -36,6 +36,7 @@ const CASES: &[Case] = &[
         &["--draft", "@script.json"],
     ),
     ("depth", NGRAM, &[], &["--depth", "5"]),
+    ("tree", DRAFT, &[], &["--tree", "4x5x24"]),
     ("rule", DRAFT, &[], &["--rule", "rejection"]),
     ("pick", DRAFT, &[], &["--pick", "greedy"]),
     ("dtype", PROMPT, &[], &["--dtype", "q8_0"]),
@@ -276,7 +277,49 @@ fn refused(ran: &Ran, code: i32, parts: &[&str]) {
 fn wrong_usage_is_one_line_that_names_the_flag() {
     let cases: &[(&[&str], &[&str])] = &[
         (&["--frobnicate"], &["--frobnicate"]),
-        (&["--prompt", "x", "--tree", "4x5x24"], &["--tree"]),
+        (
+            &["--prompt", "x", "--tree", "4x5x24"],
+            &["--tree", "needs a drafter"],
+        ),
+        (
+            &["--prompt", "x", "--drafter", "ngram", "--tree", "4x5x24"],
+            &["--tree: --drafter ngram"],
+        ),
+        (
+            &[
+                "--prompt",
+                "x",
+                "--draft",
+                "@script.json",
+                "--tree",
+                "4x5x24",
+            ],
+            &["--tree: --drafter script"],
+        ),
+        (
+            &[
+                "--prompt", "x", "--draft", "@td", "--tree", "4x5x24", "--rule", "block",
+            ],
+            &["--tree: --rule block", "rejection"],
+        ),
+        (
+            &[
+                "--prompt", "x", "--draft", "@td", "--tree", "4x5x24", "--depth", "5",
+            ],
+            &["--tree", "--depth"],
+        ),
+        (
+            &["--prompt", "x", "--draft", "@td", "--tree", "4x5"],
+            &["--tree", "4x5", "TOPKxDEPTHxNODES"],
+        ),
+        (
+            &["--prompt", "x", "--draft", "@td", "--tree", "65x5x24"],
+            &["--tree", "65x5x24", "1..=64"],
+        ),
+        (
+            &["--prompt", "x", "--draft", "@td", "--tree", "4x5x1025"],
+            &["--tree", "4x5x1025", "1..=1024"],
+        ),
         (
             &["--prompt", "x", "--drafter", "eagle"],
             &["--drafter", "ngram"],
