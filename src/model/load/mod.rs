@@ -12,11 +12,13 @@ mod error;
 pub(crate) mod file;
 pub mod gguf;
 mod inspect;
-pub(in crate::model) mod json;
+pub(crate) mod json;
 pub mod names;
 mod open;
+pub mod pickle;
 pub mod safetensors;
 mod stored;
+pub(crate) mod table;
 
 pub use error::{LoadError, Problem};
 pub use inspect::Inspect;
@@ -26,12 +28,10 @@ pub(in crate::model) use eos::{eos_id, eos_ids};
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fs::File,
-    io::{Read, Seek, SeekFrom},
     path::{Path, PathBuf},
-    sync::Arc,
 };
 
+use self::table::Table;
 use super::config::Config;
 use crate::TokenId;
 
@@ -43,23 +43,8 @@ pub struct Checkpoint {
     config: Config,
     eos: Vec<TokenId>,
     metadata: Option<gguf::Metadata>,
-    tensors: BTreeMap<String, Entry>,
+    tensors: Table,
     warnings: Vec<String>,
-}
-
-/// Where a tensor lies.
-#[derive(Clone, Debug)]
-struct Entry {
-    file: Arc<Path>,
-    /// The file's name for it.
-    name: String,
-    dtype: StoredType,
-    shape: Vec<usize>,
-    /// Offset in the file.
-    begin: u64,
-    bytes: usize,
-    /// Heads whose rows are in interleaved rotary order.
-    interleaved: Option<usize>,
 }
 
 impl Checkpoint {
@@ -209,26 +194,5 @@ impl Checkpoint {
             tensors: self.tensors.len(),
             warnings: self.warnings.clone(),
         }
-    }
-}
-
-impl Entry {
-    fn read(&self, name: &str) -> Result<Stored, LoadError> {
-        let fail =
-            |source| Problem::io(&format!("read tensor {}", self.name), source).in_file(&self.file);
-        let mut file = File::open(&self.file).map_err(fail)?;
-        file.seek(SeekFrom::Start(self.begin)).map_err(fail)?;
-        let mut bytes = vec![0; self.bytes];
-        file.read_exact(&mut bytes).map_err(fail)?;
-        let mut stored = Stored {
-            name: name.to_owned(),
-            dtype: self.dtype,
-            shape: self.shape.clone(),
-            bytes,
-        };
-        if let Some(heads) = self.interleaved {
-            names::half_split(&mut stored, heads);
-        }
-        Ok(stored)
     }
 }
