@@ -11,7 +11,7 @@ mod eos;
 mod error;
 pub(crate) mod file;
 pub mod gguf;
-mod inspect;
+pub(crate) mod inspect;
 pub(crate) mod json;
 pub mod names;
 mod open;
@@ -27,7 +27,7 @@ pub use stored::{Stored, StoredType};
 pub(in crate::model) use eos::{eos_id, eos_ids};
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeSet,
     path::{Path, PathBuf},
 };
 
@@ -158,14 +158,6 @@ impl Checkpoint {
             max_position,
             ..
         } = self.config;
-        let mut bytes = BTreeMap::<StoredType, usize>::new();
-        for entry in self.tensors.values() {
-            let sum = bytes.entry(entry.dtype).or_default();
-            *sum = sum.saturating_add(entry.bytes);
-        }
-        let mut types: Vec<_> = bytes.into_iter().collect();
-        types.sort_by_key(|(dtype, bytes)| (std::cmp::Reverse(*bytes), *dtype));
-        let types: Vec<_> = types.iter().map(|(dtype, _)| dtype.name()).collect();
         let norms = ["input_layernorm", "post_attention_layernorm", "norm"];
         Inspect {
             format: "llama",
@@ -190,7 +182,7 @@ impl Checkpoint {
             norms: norms.map(str::to_owned).into(),
             rope: inspect::rope(&self.config.rope),
             max_position,
-            dtype: types.join("+"),
+            dtype: table::types(self.tensors.values()),
             tensors: self.tensors.len(),
             warnings: self.warnings.clone(),
         }

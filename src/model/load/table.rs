@@ -213,3 +213,16 @@ fn entries(path: &Path, tensors: BTreeMap<String, TensorInfo>, data: u64) -> Tab
     };
     tensors.into_iter().map(entry).collect()
 }
+
+/// Stored types, the one with most bytes first, joined by `+`.
+pub(crate) fn types<'e>(entries: impl Iterator<Item = &'e Entry>) -> String {
+    let mut bytes = BTreeMap::<StoredType, usize>::new();
+    for entry in entries {
+        let sum = bytes.entry(entry.dtype).or_default();
+        *sum = sum.saturating_add(entry.bytes);
+    }
+    let mut types: Vec<_> = bytes.into_iter().collect();
+    types.sort_by_key(|(dtype, bytes)| (std::cmp::Reverse(*bytes), *dtype));
+    let types: Vec<_> = types.iter().map(|(dtype, _)| dtype.name()).collect();
+    types.join("+")
+}
