@@ -2,7 +2,7 @@
 //!
 //! | file | what it is |
 //! |---|---|
-//! | `config` | the one configuration that every file format becomes |
+//! | `load`, `config` | files of every format, and the one configuration that they become |
 //! | `pairing` | which token meets which feature, and when: what all versions share |
 //! | `eagle1`, `eagle3` | the two networks |
 //! | `head`, `parts` | a network over its target, and its tensors |
@@ -18,6 +18,7 @@ mod drafter;
 mod eagle1;
 mod eagle3;
 mod head;
+pub mod load;
 mod pairing;
 mod parts;
 mod sequences;
@@ -25,5 +26,6 @@ mod sequences;
 pub use config::{Feature, HeadConfig, MapForm, Source, TapsConvention, Version, VocabMap};
 pub use drafter::EagleDrafter;
 pub use head::Head;
+pub use load::{HeadCheckpoint, HeadOptions, NormOutput, TargetFacts};
 pub use parts::TensorSource;
 pub use sequences::HeadState;
