@@ -3,6 +3,7 @@
 mod args;
 mod error;
 mod generate;
+mod head_args;
 mod inspect;
 mod jobs;
 mod models;
@@ -24,6 +25,7 @@ use tracing_subscriber::EnvFilter;
 
 pub use args::{Cli, Command, DrafterKind, Dtype, GenerateArgs, InspectArgs, PickKind, RuleKind};
 pub use error::Usage;
+pub use head_args::{HeadArgs, NormOutputKind, TapsKind};
 pub use models::Opened;
 pub use plan::Plan;
 pub use request_args::RequestArgs;

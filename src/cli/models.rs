@@ -9,11 +9,13 @@ use super::{
     plan::Plan,
     progress::Busy,
     say,
-    tree::TreeSize,
 };
 use crate::{
     TokenId,
-    draft::{Drafter, ModelDrafter, Ngram, NoDrafter, Pick, Script, Shape},
+    draft::{
+        Drafter, ModelDrafter, Ngram, NoDrafter, Pick, Script, Shape,
+        eagle::{EagleDrafter, Head, HeadCheckpoint, TargetFacts},
+    },
     kernels::Format,
     model::{self, Llama, LoadOptions, Target, load::Checkpoint},
     text::{Agreement, ChatTemplate, TextError, Tokenizer, Vocabulary},
@@ -127,11 +129,16 @@ impl Opened {
 
 /// Opens a checkpoint; `flag` is how errors call it.
 pub(super) fn checkpoint(flag: &str, path: &Path) -> Result<Checkpoint> {
+    exists(flag, path)?;
+    Ok(Checkpoint::open(path)?)
+}
+
+fn exists(flag: &str, path: &Path) -> Result<()> {
     if !path.exists() {
         let space = if flag.is_empty() { "" } else { " " };
         bail!("{flag}{space}{}: no such file or directory", path.display());
     }
-    Ok(Checkpoint::open(path)?)
+    Ok(())
 }
 
 /// The models of a plan, opened and found to fit each other.
@@ -141,8 +148,9 @@ pub(super) struct Models {
     /// The draft model; none also if it is the target itself.
     draft: Option<Opened>,
     script: Option<Script>,
-    /// Rows that trees need in the draft model's cache, beside the tokens of sequences.
-    tree_rows: usize,
+    head: Option<HeadCheckpoint>,
+    /// Rows that drafts need in the drafter's cache, beside the tokens of sequences.
+    draft_rows: usize,
     /// Tokens of each cache, as the plan has them now.
     pub(super) kv_tokens: usize,
 }
@@ -155,7 +163,8 @@ impl Models {
             target,
             draft: None,
             script: None,
-            tree_rows: 0,
+            head: None,
+            draft_rows: 0,
             kv_tokens: 0,
         };
         match (plan.drafter, &plan.draft) {
@@ -163,6 +172,11 @@ impl Models {
                 let draft = Opened::of("--draft", path)?;
                 agree(&models.target, &draft, path, plan.allow_tokenizer_mismatch)?;
                 models.draft = Some(draft);
+            }
+            (DrafterKind::Eagle, Some(path)) => {
+                exists("--draft", path)?;
+                let facts = TargetFacts::from(models.target.checkpoint.config());
+                models.head = Some(HeadCheckpoint::open(path, &facts, &plan.head.options())?);
             }
             (DrafterKind::Script, Some(path)) => {
                 let about = || format!("--draft {}", path.display());
@@ -175,35 +189,63 @@ impl Models {
         for warning in draft.chain([&models.target]).flat_map(|m| &m.warnings) {
             say("warning", warning);
         }
-        let drafts = plan.drafter == DrafterKind::Model;
-        let draft = models.draft.as_ref().unwrap_or(&models.target);
-        let draft_width = if drafts { draft.kv_bytes() } else { 0 };
-        models.tree_rows = plan.tree.map_or(0, |size| {
-            let (depth, nodes) = (size.depth.into(), size.nodes.into());
-            shape(plan, size).rows(depth, nodes) * plan.max_batch
-        });
+        if let (Some(head), Some(path)) = (&models.head, &plan.draft) {
+            for warning in &head.config().warnings {
+                say("warning", &format!("{}: {warning}", path.display()));
+            }
+        }
+        let draft_width = models.draft_width(plan);
+        // Drafts of a head live beside its sequences; chains of a model become part of them.
+        let beside = plan.tree.is_some() || models.head.is_some();
+        models.draft_rows = match (plan.depth, plan.tree) {
+            (Some(depth), tree) if beside => {
+                let nodes = tree.map_or(depth.into(), |tree| tree.nodes.into());
+                shape(plan).rows(depth.into(), nodes) * plan.max_batch
+            }
+            _ => 0,
+        };
         let context = models.target.checkpoint.config().max_position;
         let width = models.target.kv_bytes() + draft_width;
-        models.kv_tokens = plan.fit(context, width, models.tree_rows * draft_width)?;
+        models.kv_tokens = plan.fit(context, width, models.draft_rows * draft_width)?;
         Ok(models)
+    }
+
+    /// Bytes of keys and values a token in the drafter's cache.
+    fn draft_width(&self, plan: &Plan) -> usize {
+        match (&self.head, plan.drafter) {
+            (Some(head), _) => {
+                let config = head.config();
+                config.layers * config.kv_width() * 2 * size_of::<f32>()
+            }
+            (None, DrafterKind::Model) => self.draft.as_ref().unwrap_or(&self.target).kv_bytes(),
+            (None, _) => 0,
+        }
     }
 
     /// Loads the weights: the target, and the drafter over it or beside it.
     pub(super) fn load(&mut self, plan: &Plan) -> Result<(Arc<dyn Target>, Box<dyn Drafter>)> {
         let target = self.target.load(plan)?;
+        let slots = self.kv_tokens + self.draft_rows;
         let drafter: Box<dyn Drafter> = match plan.drafter {
             DrafterKind::None => Box::new(NoDrafter),
             DrafterKind::Ngram => Box::new(Ngram),
             DrafterKind::Script => Box::new(self.script.take().unwrap_or_default()),
+            DrafterKind::Eagle => {
+                let head = self.head.take().context("the head was not opened")?;
+                let options = LoadOptions {
+                    threads: Some(plan.threads),
+                    ..LoadOptions::default()
+                };
+                let head = Head::load(&head, Arc::clone(&target), &options)?;
+                Box::new(EagleDrafter::new(head, shape(plan), slots))
+            }
             DrafterKind::Model => {
                 let draft = match &self.draft {
                     Some(draft) => draft.load(plan)?,
                     None => Arc::clone(&target),
                 };
-                let (slots, chunk) = (self.kv_tokens + self.tree_rows, plan.prefill_chunk);
-                let drafter = ModelDrafter::new(draft, pick(plan), slots, chunk);
-                let topk = plan.tree.map_or(1, |tree| tree.topk);
-                Box::new(drafter.branching(topk.into()))
+                let drafter = ModelDrafter::new(draft, pick(plan), slots, plan.prefill_chunk);
+                Box::new(drafter.branching(shape(plan).topk))
             }
         };
         Ok((target, drafter))
@@ -215,11 +257,11 @@ fn pick(plan: &Plan) -> Pick {
     plan.pick.unwrap_or(PickKind::Coupled).into()
 }
 
-/// How the drafter grows trees of this size.
-fn shape(plan: &Plan, size: TreeSize) -> Shape {
+/// How the drafter grows trees.
+fn shape(plan: &Plan) -> Shape {
     Shape {
         pick: pick(plan),
-        topk: size.topk.into(),
+        topk: plan.tree.map_or(1, |tree| tree.topk.into()),
     }
 }
 

@@ -12,10 +12,11 @@ use serde::Serialize;
 use super::{
     args::{DrafterKind, Dtype, GenerateArgs, PickKind, RuleKind},
     error::usage,
+    head_args::HeadArgs,
     request_args::flag,
     tree::TreeSize,
 };
-use crate::request::RequestSpec;
+use crate::{draft::eagle::load::is_head, request::RequestSpec};
 
 /// Most bytes of keys and values that the default of `--kv-tokens` asks for.
 const KV_BYTES: usize = 2 << 30;
@@ -35,6 +36,9 @@ pub struct Plan {
     pub depth: Option<u8>,
     /// Sizes of its trees; none if it drafts chains.
     pub tree: Option<TreeSize>,
+    /// How an EAGLE head is read.
+    #[serde(flatten)]
+    pub head: HeadArgs,
     /// How drafts are accepted.
     pub rule: RuleKind,
     /// How the drafter picks; none without a drafter.
@@ -84,6 +88,9 @@ impl Plan {
             return usage("--depth", "needs a drafter; there is none");
         }
         tree(args, drafter)?;
+        if let (true, Some(flag)) = (drafter != DrafterKind::Eagle, args.head.given()) {
+            return usage(flag, "needs --drafter eagle");
+        }
         if !drafts && args.pick.is_some() {
             return usage("--pick", "needs a drafter; there is none");
         }
@@ -108,6 +115,7 @@ impl Plan {
             draft: args.draft.clone(),
             depth: drafts.then(|| args.tree.map_or(args.depth.unwrap_or(4), |tree| tree.depth)),
             tree: args.tree,
+            head: args.head,
             rule: args.rule,
             pick: drafts.then_some(pick),
             dtype: args.dtype,
@@ -191,12 +199,12 @@ fn tree(args: &GenerateArgs, drafter: DrafterKind) -> Result<()> {
     let reason = match (args.tree, drafter) {
         (None, _) => return Ok(()),
         (_, DrafterKind::None) => "needs a drafter; there is none",
-        (_, DrafterKind::Ngram) => "--drafter ngram drafts chains; --drafter model grows trees",
-        (_, DrafterKind::Script) => "--drafter script drafts chains; --drafter model grows trees",
-        (_, DrafterKind::Model) if args.rule == RuleKind::Block => {
+        (_, DrafterKind::Ngram) => "--drafter ngram drafts chains; model and eagle grow trees",
+        (_, DrafterKind::Script) => "--drafter script drafts chains; model and eagle grow trees",
+        (_, DrafterKind::Model | DrafterKind::Eagle) if args.rule == RuleKind::Block => {
             "--rule block judges chains; match and rejection are accepted"
         }
-        (_, DrafterKind::Model) => return Ok(()),
+        (_, DrafterKind::Model | DrafterKind::Eagle) => return Ok(()),
     };
     usage("--tree", reason)
 }
@@ -230,28 +238,38 @@ fn drafter(args: &GenerateArgs) -> Result<DrafterKind> {
         }
         (Some(DrafterKind::Ngram), Some(_)) => usage("--draft", "--drafter ngram reads no file"),
         (Some(DrafterKind::Model), None) => usage("--draft", "missing; --drafter model needs it"),
+        (Some(DrafterKind::Eagle), None) => usage("--draft", "missing; --drafter eagle needs it"),
         (Some(DrafterKind::Script), None) => usage("--draft", "missing; --drafter script needs it"),
         (Some(kind), _) => Ok(kind),
     }
 }
 
-/// What the file of `--draft` is.
+/// What the file of `--draft` is: a head by its tensors, else a model or a script by its beginning.
 fn kind_of(path: &Path) -> Result<DrafterKind> {
-    if path.is_dir() {
-        return Ok(DrafterKind::Model);
-    }
     let about = || format!("--draft {}", path.display());
+    let network = || -> Result<DrafterKind> {
+        let head = is_head(path).with_context(about)?;
+        Ok(if head {
+            DrafterKind::Eagle
+        } else {
+            DrafterKind::Model
+        })
+    };
+    if path.is_dir() {
+        return network();
+    }
     let mut head = [0; 64];
     let read = File::open(path)
         .and_then(|mut file| file.read(&mut head))
         .with_context(about)?;
     let head = &head[..read];
     if head.starts_with(b"GGUF") {
-        return Ok(DrafterKind::Model);
+        return network();
     }
     if head.trim_ascii_start().starts_with(b"[") {
         return Ok(DrafterKind::Script);
     }
-    let reason = "is neither a model directory, a .gguf file nor a JSON list of token lists";
+    let reason =
+        "is neither a model or head directory, a .gguf file nor a JSON list of token lists";
     usage(&about(), reason)
 }

@@ -7,6 +7,7 @@ use super::{
     config::{Feature, HeadConfig, Version, VocabMap},
     eagle1::Eagle1,
     eagle3::Eagle3,
+    load::HeadCheckpoint,
     parts::{Parts, TensorSource, eps},
 };
 use crate::{
@@ -48,8 +49,29 @@ pub struct Head {
 }
 
 impl Head {
+    /// The head of `checkpoint` for `target`. Without further wishes in `options` its matrices stay as
+    /// they are stored.
+    ///
+    /// # Errors
+    /// As [`Head::new`]; and if the head has no use for a tensor.
+    pub fn load(
+        checkpoint: &HeadCheckpoint,
+        target: Arc<dyn Target>,
+        options: &LoadOptions,
+    ) -> Result<Self> {
+        let mut used = Vec::new();
+        let mut source = |name: &str| {
+            used.push(name.to_owned());
+            checkpoint.stored(name)
+        };
+        let config = checkpoint.config().clone();
+        let head = Self::new(config, &mut source, target, options)?;
+        checkpoint.finish_check(used.iter().map(String::as_str))?;
+        Ok(head)
+    }
+
     /// The head `config` for `target`, with the tensors that `source` gives for the names of
-    /// [`HeadConfig::tensors`]. Without further wishes in `options` they stay as they are stored.
+    /// [`HeadConfig::tensors`].
     ///
     /// # Errors
     /// If the head was not made for such a target, or naming a tensor that cannot be used.

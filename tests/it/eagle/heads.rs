@@ -1,6 +1,6 @@
 //! Heads made in memory: random ones of every option, and two whose drafts are known.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, path::Path, sync::Arc};
 
 use eyrie::{
     TokenId,
@@ -18,6 +18,9 @@ use eyrie::{
         load::{Stored, StoredType},
     },
 };
+
+use eyrie_fixtures::safetensors_bytes;
+use serde_json::{Value, json};
 
 use crate::support::at;
 
@@ -188,6 +191,58 @@ impl Made {
         let values = (0..rows).flat_map(|row| (0..cols).map(move |col| (row, col)));
         let values = values.map(|(row, col)| value(row, col)).collect();
         self.tensors.insert(name.to_owned(), values);
+    }
+}
+
+impl Made {
+    /// Writes an EAGLE-3 head of one layer to `dir` as the paper's own code does, with these further keys.
+    pub(crate) fn write_dir(&self, dir: &Path, more: &Value) {
+        let c = &self.config;
+        let mut config = json!({
+            "architectures": ["LlamaForCausalLM"],
+            "model_type": "llama",
+            "hidden_act": "silu",
+            "hidden_size": c.hidden,
+            "target_hidden_size": c.target_hidden,
+            "intermediate_size": c.intermediate,
+            "num_attention_heads": c.heads,
+            "num_key_value_heads": c.kv_heads,
+            "num_hidden_layers": 1,
+            "head_dim": c.head_dim,
+            "vocab_size": c.vocab,
+            "draft_vocab_size": c.draft_vocab,
+            "rms_norm_eps": c.eps,
+            "rope_theta": c.rope.theta,
+            "max_position_embeddings": c.max_position,
+        });
+        let keys = config.as_object_mut().expect("an object");
+        keys.extend(more.as_object().expect("an object").clone());
+        let (mut header, mut data) = (json!({}), Vec::new());
+        let mut add = |name: &str, dtype: &str, shape: &[usize], bytes: Vec<u8>| {
+            let begin = data.len();
+            data.extend(bytes);
+            let offsets = [begin, data.len()];
+            header[name] = json!({"dtype": dtype, "shape": shape, "data_offsets": offsets});
+        };
+        let ids = ids(c);
+        let offsets = ids.iter().zip(0..).map(|(id, i)| i64::from(*id) - i);
+        let bytes = offsets.flat_map(i64::to_le_bytes).collect();
+        add("d2t", "I64", &[c.draft_vocab], bytes);
+        let chosen = (0..c.vocab).map(|id| u8::from(ids.contains(&at(id))));
+        add("t2d", "BOOL", &[c.vocab], chosen.collect());
+        for (name, shape, _) in c.tensors() {
+            let bytes = self.tensors[&name].iter().flat_map(|x| x.to_le_bytes());
+            add(
+                &name.replace("layers.0.", "midlayer."),
+                "F32",
+                &shape,
+                bytes.collect(),
+            );
+        }
+        std::fs::create_dir_all(dir).expect("a folder");
+        std::fs::write(dir.join("config.json"), config.to_string()).expect("a file");
+        let file = safetensors_bytes(&header.to_string(), &data);
+        std::fs::write(dir.join("model.safetensors"), file).expect("a file");
     }
 }
 
