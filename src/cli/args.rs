@@ -6,6 +6,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use serde::Serialize;
 
 use super::request_args::RequestArgs;
+use crate::draft::eagle::{HeadOptions, NormOutput, TapsConvention};
 
 /// Said by `--help`: what happens to logits, and in which order.
 const SAMPLING: &str = "\
@@ -38,12 +39,86 @@ pub enum Command {
 /// Flags of `inspect`.
 #[derive(Debug, Args)]
 pub struct InspectArgs {
-    /// Model directory (config.json and *.safetensors) or .gguf file
+    /// Model or EAGLE head: directory (config.json and *.safetensors, or a head's *.bin) or .gguf file
     #[arg(value_name = "PATH")]
-    pub model: PathBuf,
+    pub path: PathBuf,
+    /// The target of a head
+    #[arg(long, value_name = "PATH")]
+    pub model: Option<PathBuf>,
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,
+    /// What the head's files leave open.
+    #[command(flatten)]
+    pub head: HeadArgs,
+}
+
+/// Flags that answer what the files of an EAGLE head leave open.
+#[derive(Clone, Debug, Default, Args)]
+pub struct HeadArgs {
+    /// How the head numbers the layers that it taps, where its files can be read in two ways
+    #[arg(long, value_enum)]
+    pub taps_convention: Option<TapsArg>,
+    /// Base of the head's rotary frequencies [default: as its files say]
+    #[arg(long, value_name = "THETA", allow_negative_numbers = true)]
+    pub head_theta: Option<f64>,
+    /// Positions that the head drafts at [default: as its files say]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(1..))]
+    pub head_context: Option<u32>,
+    /// What the head's key norm_output means [default: feedback]
+    #[arg(long, value_enum)]
+    pub head_norm_output: Option<NormOutputArg>,
+}
+
+impl HeadArgs {
+    /// The first flag that is there.
+    #[must_use]
+    pub fn given(&self) -> Option<&'static str> {
+        let all = [
+            ("--taps-convention", self.taps_convention.is_some()),
+            ("--head-theta", self.head_theta.is_some()),
+            ("--head-context", self.head_context.is_some()),
+            ("--head-norm-output", self.head_norm_output.is_some()),
+        ];
+        all.iter().find(|(_, given)| *given).map(|(flag, _)| *flag)
+    }
+}
+
+impl From<&HeadArgs> for HeadOptions {
+    fn from(args: &HeadArgs) -> Self {
+        Self {
+            taps_convention: args.taps_convention.map(|convention| match convention {
+                TapsArg::Input => TapsConvention::Input,
+                TapsArg::Output => TapsConvention::Output,
+            }),
+            theta: args.head_theta,
+            context: args.head_context.and_then(|n| usize::try_from(n).ok()),
+            norm_output: args.head_norm_output.map(|meaning| match meaning {
+                NormOutputArg::Feedback => NormOutput::Feedback,
+                NormOutputArg::Head => NormOutput::Head,
+            }),
+        }
+    }
+}
+
+/// How a head numbers its taps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum TapsArg {
+    /// By the layer that the tapped stream enters, as vLLM reads it
+    Input,
+    /// By the layer that it leaves, as SGLang reads it
+    Output,
+}
+
+/// What a head's key norm_output means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum NormOutputArg {
+    /// The normed output is fed back (EAGLE-3.1)
+    Feedback,
+    /// The output is normed before the head (SpecForge up to 0.2.0)
+    Head,
 }
 
 /// Flags of `generate`.

@@ -21,7 +21,10 @@ use std::{
 use clap::Parser;
 use tracing_subscriber::EnvFilter;
 
-pub use args::{Cli, Command, DrafterKind, Dtype, GenerateArgs, InspectArgs, PickKind, RuleKind};
+pub use args::{
+    Cli, Command, DrafterKind, Dtype, GenerateArgs, HeadArgs, InspectArgs, NormOutputArg, PickKind,
+    RuleKind, TapsArg,
+};
 pub use error::Usage;
 pub use models::Opened;
 pub use plan::Plan;
