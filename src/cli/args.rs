@@ -38,12 +38,18 @@ pub enum Command {
 /// Flags of `inspect`.
 #[derive(Debug, Args)]
 pub struct InspectArgs {
-    /// Model directory (config.json and *.safetensors) or .gguf file
+    /// Model or EAGLE head: directory (config.json and *.safetensors, or a head's *.bin) or .gguf file
     #[arg(value_name = "PATH")]
-    pub model: PathBuf,
+    pub path: PathBuf,
+    /// The target of a head
+    #[arg(long, value_name = "PATH")]
+    pub model: Option<PathBuf>,
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,
+    /// What the head's files leave open.
+    #[command(flatten)]
+    pub head: HeadArgs,
 }
 
 /// Flags of `generate`.

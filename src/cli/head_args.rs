@@ -1,4 +1,4 @@
-//! Answers to what an EAGLE head's files leave open.
+//! Flags that answer what the files of an EAGLE head leave open.
 
 use clap::{Args, ValueEnum};
 use serde::Serialize;
@@ -8,70 +8,67 @@ use crate::draft::eagle::{HeadOptions, NormOutput, TapsConvention};
 /// How an EAGLE head is read.
 #[derive(Clone, Copy, Debug, Default, Args, PartialEq, Serialize)]
 pub struct HeadArgs {
-    /// How the EAGLE head numbers the layers that it taps, if its files leave it open
+    /// How an EAGLE head numbers the layers that it taps, where its files can be read in two ways
     #[arg(long, value_enum)]
-    pub taps_convention: Option<TapsKind>,
-    /// Base of the EAGLE head's rotary embedding [default: as its files say]
+    pub taps_convention: Option<TapsArg>,
+    /// Base of an EAGLE head's rotary frequencies [default: as its files say]
     #[arg(long, value_name = "THETA", allow_negative_numbers = true, value_parser = theta)]
     pub head_theta: Option<f64>,
-    /// Positions that the EAGLE head is used for; beyond them a request goes on without drafts [default: as its files say]
+    /// Positions that an EAGLE head drafts at [default: as its files say]
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(1..))]
     pub head_context: Option<u32>,
-    /// What the key norm_output of the EAGLE head means, of which engines make two things
+    /// What an EAGLE head's key norm_output means [default: feedback]
     #[arg(long, value_enum)]
-    pub head_norm_output: Option<NormOutputKind>,
+    pub head_norm_output: Option<NormOutputArg>,
 }
 
-/// How a head numbers the layers that it taps.
+/// How a head numbers its taps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
-pub enum TapsKind {
-    /// By the layer that the stream enters
+pub enum TapsArg {
+    /// By the layer that the tapped stream enters, as vLLM reads it
     Input,
-    /// By the layer that the stream leaves
+    /// By the layer that it leaves, as SGLang reads it
     Output,
 }
 
-/// What the key `norm_output` means.
+/// What a head's key norm_output means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
-pub enum NormOutputKind {
-    /// Whether what is fed back is normed (EAGLE-3.1)
+pub enum NormOutputArg {
+    /// The normed output is fed back (EAGLE-3.1)
     Feedback,
-    /// Whether the output head reads the normed output (SpecForge up to 0.2.0)
+    /// The output is normed before the head (SpecForge up to 0.2.0)
     Head,
 }
 
 impl HeadArgs {
-    /// The flag that was given, if any was.
-    pub(super) fn given(&self) -> Option<&'static str> {
-        let flags = [
-            (self.taps_convention.is_some(), "--taps-convention"),
-            (self.head_theta.is_some(), "--head-theta"),
-            (self.head_context.is_some(), "--head-context"),
-            (self.head_norm_output.is_some(), "--head-norm-output"),
+    /// The first flag that is there.
+    #[must_use]
+    pub fn given(&self) -> Option<&'static str> {
+        let all = [
+            ("--taps-convention", self.taps_convention.is_some()),
+            ("--head-theta", self.head_theta.is_some()),
+            ("--head-context", self.head_context.is_some()),
+            ("--head-norm-output", self.head_norm_output.is_some()),
         ];
-        flags
-            .iter()
-            .find(|(given, _)| *given)
-            .map(|(_, flag)| *flag)
+        all.iter().find(|(_, given)| *given).map(|(flag, _)| *flag)
     }
+}
 
-    /// What the flags say.
-    pub(super) fn options(&self) -> HeadOptions {
-        let convention = |kind| match kind {
-            TapsKind::Input => TapsConvention::Input,
-            TapsKind::Output => TapsConvention::Output,
-        };
-        let meaning = |kind| match kind {
-            NormOutputKind::Feedback => NormOutput::Feedback,
-            NormOutputKind::Head => NormOutput::Head,
-        };
-        HeadOptions {
-            taps_convention: self.taps_convention.map(convention),
-            theta: self.head_theta,
-            context: self.head_context.map(|n| n as usize),
-            norm_output: self.head_norm_output.map(meaning),
+impl From<&HeadArgs> for HeadOptions {
+    fn from(args: &HeadArgs) -> Self {
+        Self {
+            taps_convention: args.taps_convention.map(|convention| match convention {
+                TapsArg::Input => TapsConvention::Input,
+                TapsArg::Output => TapsConvention::Output,
+            }),
+            theta: args.head_theta,
+            context: args.head_context.and_then(|n| usize::try_from(n).ok()),
+            norm_output: args.head_norm_output.map(|meaning| match meaning {
+                NormOutputArg::Feedback => NormOutput::Feedback,
+                NormOutputArg::Head => NormOutput::Head,
+            }),
         }
     }
 }

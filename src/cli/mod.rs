@@ -25,7 +25,7 @@ use tracing_subscriber::EnvFilter;
 
 pub use args::{Cli, Command, DrafterKind, Dtype, GenerateArgs, InspectArgs, PickKind, RuleKind};
 pub use error::Usage;
-pub use head_args::{HeadArgs, NormOutputKind, TapsKind};
+pub use head_args::{HeadArgs, NormOutputArg, TapsArg};
 pub use models::Opened;
 pub use plan::Plan;
 pub use request_args::RequestArgs;

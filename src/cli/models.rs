@@ -176,7 +176,7 @@ impl Models {
             (DrafterKind::Eagle, Some(path)) => {
                 exists("--draft", path)?;
                 let facts = TargetFacts::from(models.target.checkpoint.config());
-                models.head = Some(HeadCheckpoint::open(path, &facts, &plan.head.options())?);
+                models.head = Some(HeadCheckpoint::open(path, &facts, &(&plan.head).into())?);
             }
             (DrafterKind::Script, Some(path)) => {
                 let about = || format!("--draft {}", path.display());
