@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use serde::Serialize;
 
-use super::{request_args::RequestArgs, tree::TreeSize};
+use super::{head_args::HeadArgs, request_args::RequestArgs, tree::TreeSize};
 
 /// Said by `--help`: what happens to logits, and in which order.
 const SAMPLING: &str = "\
@@ -48,12 +48,18 @@ pub enum Command {
 /// Flags of `inspect`.
 #[derive(Debug, Args)]
 pub struct InspectArgs {
-    /// Model directory (config.json and *.safetensors) or .gguf file
+    /// Model or EAGLE head: directory (config.json and *.safetensors, or a head's *.bin) or .gguf file
     #[arg(value_name = "PATH")]
-    pub model: PathBuf,
+    pub path: PathBuf,
+    /// The target of a head
+    #[arg(long, value_name = "PATH")]
+    pub model: Option<PathBuf>,
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,
+    /// What the head's files leave open.
+    #[command(flatten)]
+    pub head: HeadArgs,
 }
 
 /// Flags of the models and of the engine, which several commands share.
@@ -65,17 +71,21 @@ pub struct SetupArgs {
     /// What guesses; without it none, or what the file of --draft is
     #[arg(long, value_enum)]
     pub drafter: Option<DrafterKind>,
-    /// Draft model (as --model), or the script: a JSON list of token lists, one a round
+    /// Draft model (as --model), EAGLE head (directory or .gguf file), or the script: a JSON list of
+    /// token lists, one a round
     #[arg(long, value_name = "PATH")]
     pub draft: Option<PathBuf>,
     /// Drafted tokens a round, 1 to 64 [default: 4]
     #[arg(long, value_name = "K", allow_negative_numbers = true, value_parser = clap::value_parser!(u8).range(1..=64))]
     pub depth: Option<u8>,
-    /// Draft trees instead of chains, with a draft model: follow the TOPK best tokens, for up to DEPTH
-    /// levels (1 to 64 each), and keep the best NODES (1 to 1024); with less NODES than DEPTH, less
+    /// Draft trees instead of chains, with a draft model or head: follow the TOPK best tokens, for up
+    /// to DEPTH levels (1 to 64 each), and keep the best NODES (1 to 1024); with less NODES than DEPTH, less
     /// levels
     #[arg(long, value_name = "TOPKxDEPTHxNODES", conflicts_with = "depth")]
     pub tree: Option<TreeSize>,
+    /// How an EAGLE head is read.
+    #[command(flatten)]
+    pub head: HeadArgs,
     /// How the drafter picks at temperatures above 0 [default: coupled; drawn with --rule rejection and block]
     #[arg(long, value_enum)]
     pub pick: Option<PickKind>,
@@ -185,6 +195,8 @@ pub enum DrafterKind {
     Ngram,
     /// A smaller model, or the same one
     Model,
+    /// An EAGLE-1 or EAGLE-3 head of the target
+    Eagle,
     /// A list of drafts from a file
     Script,
 }

@@ -3,6 +3,7 @@
 mod args;
 mod error;
 mod generate;
+mod head_args;
 mod inspect;
 mod jobs;
 mod judge;
@@ -29,6 +30,7 @@ pub use args::{
     SetupArgs,
 };
 pub use error::Usage;
+pub use head_args::{HeadArgs, NormOutputArg, TapsArg};
 pub use models::Opened;
 pub use plan::Plan;
 pub use request_args::RequestArgs;

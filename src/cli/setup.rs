@@ -12,9 +12,10 @@ use serde::Serialize;
 use super::{
     args::{DrafterKind, Dtype, PickKind, RuleKind, SetupArgs},
     error::usage,
+    head_args::HeadArgs,
     tree::TreeSize,
 };
-use crate::schedule::EngineOptions;
+use crate::{draft::eagle::load::is_head, schedule::EngineOptions};
 
 /// Most bytes of keys and values that the default of `--kv-tokens` asks for.
 const KV_BYTES: usize = 2 << 30;
@@ -32,6 +33,9 @@ pub struct Setup {
     pub depth: Option<u8>,
     /// Sizes of its trees; none if it drafts chains.
     pub tree: Option<TreeSize>,
+    /// How an EAGLE head is read.
+    #[serde(flatten)]
+    pub head: HeadArgs,
     /// How the drafter picks; none without a drafter, and where it is each rule's own.
     pub pick: Option<PickKind>,
     /// Type of the weights.
@@ -65,6 +69,9 @@ impl Setup {
             return usage("--depth", "needs a drafter; there is none");
         }
         tree(args, drafter, rules)?;
+        if let (true, Some(flag)) = (drafter != DrafterKind::Eagle, args.head.given()) {
+            return usage(flag, "needs --drafter eagle");
+        }
         if !drafts && args.pick.is_some() {
             return usage("--pick", "needs a drafter; there is none");
         }
@@ -79,6 +86,7 @@ impl Setup {
             draft: args.draft.clone(),
             depth: drafts.then(|| args.tree.map_or(args.depth.unwrap_or(4), |tree| tree.depth)),
             tree: args.tree,
+            head: args.head,
             pick: pick.filter(|_| drafts),
             dtype: args.dtype,
             head_dtype: args.head_dtype.unwrap_or(args.dtype),
@@ -129,12 +137,12 @@ fn tree(args: &SetupArgs, drafter: DrafterKind, rules: &[RuleKind]) -> Result<()
     let reason = match (args.tree, drafter) {
         (None, _) => return Ok(()),
         (_, DrafterKind::None) => "needs a drafter; there is none",
-        (_, DrafterKind::Ngram) => "--drafter ngram drafts chains; --drafter model grows trees",
-        (_, DrafterKind::Script) => "--drafter script drafts chains; --drafter model grows trees",
-        (_, DrafterKind::Model) if rules == [RuleKind::Block] => {
+        (_, DrafterKind::Ngram) => "--drafter ngram drafts chains; model and eagle grow trees",
+        (_, DrafterKind::Script) => "--drafter script drafts chains; model and eagle grow trees",
+        (_, DrafterKind::Model | DrafterKind::Eagle) if rules == [RuleKind::Block] => {
             "--rule block judges chains; match and rejection are accepted"
         }
-        (_, DrafterKind::Model) => return Ok(()),
+        (_, DrafterKind::Model | DrafterKind::Eagle) => return Ok(()),
     };
     usage("--tree", reason)
 }
@@ -175,28 +183,38 @@ fn drafter(args: &SetupArgs, default: DrafterKind) -> Result<DrafterKind> {
         }
         (Some(DrafterKind::Ngram), Some(_)) => usage("--draft", "--drafter ngram reads no file"),
         (Some(DrafterKind::Model), None) => usage("--draft", "missing; --drafter model needs it"),
+        (Some(DrafterKind::Eagle), None) => usage("--draft", "missing; --drafter eagle needs it"),
         (Some(DrafterKind::Script), None) => usage("--draft", "missing; --drafter script needs it"),
         (Some(kind), _) => Ok(kind),
     }
 }
 
-/// What the file of `--draft` is.
+/// What the file of `--draft` is: a head by its tensors, else a model or a script by its beginning.
 fn kind_of(path: &Path) -> Result<DrafterKind> {
-    if path.is_dir() {
-        return Ok(DrafterKind::Model);
-    }
     let about = || format!("--draft {}", path.display());
+    let network = || -> Result<DrafterKind> {
+        let head = is_head(path).with_context(about)?;
+        Ok(if head {
+            DrafterKind::Eagle
+        } else {
+            DrafterKind::Model
+        })
+    };
+    if path.is_dir() {
+        return network();
+    }
     let mut head = [0; 64];
     let read = File::open(path)
         .and_then(|mut file| file.read(&mut head))
         .with_context(about)?;
     let head = &head[..read];
     if head.starts_with(b"GGUF") {
-        return Ok(DrafterKind::Model);
+        return network();
     }
     if head.trim_ascii_start().starts_with(b"[") {
         return Ok(DrafterKind::Script);
     }
-    let reason = "is neither a model directory, a .gguf file nor a JSON list of token lists";
+    let reason =
+        "is neither a model or head directory, a .gguf file nor a JSON list of token lists";
     usage(&about(), reason)
 }

@@ -3,6 +3,7 @@
 //! A drafter may guess anything: what it proposes can cost time, never correctness. It is the
 //! crate's plug-in point; [`propose`] is what stands between a plug-in and the round.
 
+pub mod eagle;
 mod grow;
 mod model;
 mod ngram;

@@ -44,7 +44,7 @@ impl Decoder {
                 ErrorKind::Rows(format!("token {token}, accepted are ids below {vocab}")).into(),
             );
         }
-        let width = self.shape.kv_heads * self.shape.head_dim;
+        let width = self.shape.kv_width();
         if txn.width() != width {
             let found = txn.width();
             return Err(ErrorKind::Cache(format!(
@@ -130,13 +130,13 @@ impl Decoder {
         let top = [&*self.embed_tokens, &*self.lm_head];
         let layers = self.layers.iter().flat_map(|layer| {
             [
-                &layer.q_proj,
-                &layer.k_proj,
-                &layer.v_proj,
-                &layer.o_proj,
-                &layer.gate_proj,
-                &layer.up_proj,
-                &layer.down_proj,
+                &layer.self_attn.q_proj,
+                &layer.self_attn.k_proj,
+                &layer.self_attn.v_proj,
+                &layer.self_attn.o_proj,
+                &layer.mlp.gate_proj,
+                &layer.mlp.up_proj,
+                &layer.mlp.down_proj,
             ]
         });
         let mut formats = BTreeMap::<_, (usize, usize)>::new();
@@ -150,16 +150,8 @@ impl Decoder {
 
     /// Multiplications of a row of a pass, attention aside.
     pub(super) fn work(&self) -> usize {
-        let Shape {
-            hidden,
-            intermediate,
-            heads,
-            kv_heads,
-            head_dim,
-            ..
-        } = self.shape;
-        let layer = hidden * (2 * (heads + kv_heads) * head_dim + 3 * intermediate);
-        self.layers.len() * layer + self.vocab * hidden
+        let hidden = self.shape.hidden;
+        self.layers.len() * self.shape.work(hidden) + self.vocab * hidden
     }
 }
 

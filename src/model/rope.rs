@@ -21,6 +21,7 @@ impl RopeConfig {
     fn scaled(&self, pair: usize, plain: f64) -> f64 {
         match &self.scaling {
             RopeScaling::None => plain,
+            RopeScaling::Linear { factor } => plain / factor,
             RopeScaling::Factors(factors) => plain / f64::from(factors[pair]),
             RopeScaling::Llama3 {
                 factor,
@@ -60,6 +61,13 @@ mod tests {
         assert_eq!((ratio(0), ratio(28)), (1.0, 1.0));
         assert!(ratio(29) > 1.1 && ratio(34) < 7.0 && ratio(29) < ratio(34));
         assert_eq!((ratio(35), ratio(63)), (8.0, 8.0));
+    }
+
+    #[test]
+    fn linear_stretches_every_wavelength() {
+        let plain = frequencies(RopeScaling::None);
+        let scaled = frequencies(RopeScaling::Linear { factor: 4.0 });
+        assert!(plain.iter().zip(scaled).all(|(p, s)| *p == 4.0 * s));
     }
 
     #[test]

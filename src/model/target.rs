@@ -3,12 +3,14 @@
 use std::{collections::BTreeSet, fmt::Debug, sync::Arc};
 
 use super::{
+    attention::SelfAttention,
     block::{Block, Shape},
     config::Config,
     decoder::{Decoder, Forward},
     dtype::Dtype,
     linear::Linear,
     load::Checkpoint,
+    mlp::Mlp,
     rows::Rows,
 };
 use crate::{
@@ -153,8 +155,7 @@ impl Target for Llama {
     }
 
     fn new_cache(&self, slots: usize) -> KvCache {
-        let shape = &self.decoder.shape;
-        KvCache::new(self.layers(), shape.kv_heads * shape.head_dim, slots)
+        KvCache::new(self.layers(), self.decoder.shape.kv_width(), slots)
     }
 
     fn embed(&self, tokens: &[TokenId]) -> Matrix {
@@ -215,15 +216,21 @@ impl Reader<'_> {
     fn block(&mut self, layer: usize) -> Result<Block> {
         let name = |part: &str| format!("model.layers.{layer}.{part}.weight");
         Ok(Block {
-            input_layernorm: self.vector(&name("input_layernorm"))?,
-            q_proj: self.matrix(&name("self_attn.q_proj"), self.dtype)?,
-            k_proj: self.matrix(&name("self_attn.k_proj"), self.dtype)?,
-            v_proj: self.matrix(&name("self_attn.v_proj"), self.dtype)?,
-            o_proj: self.matrix(&name("self_attn.o_proj"), self.dtype)?,
+            input_layernorm: Some(self.vector(&name("input_layernorm"))?),
+            self_attn: SelfAttention {
+                q_proj: self.matrix(&name("self_attn.q_proj"), self.dtype)?,
+                k_proj: self.matrix(&name("self_attn.k_proj"), self.dtype)?,
+                v_proj: self.matrix(&name("self_attn.v_proj"), self.dtype)?,
+                o_proj: self.matrix(&name("self_attn.o_proj"), self.dtype)?,
+                qk_norm: None,
+                window: None,
+            },
             post_attention_layernorm: self.vector(&name("post_attention_layernorm"))?,
-            gate_proj: self.matrix(&name("mlp.gate_proj"), self.dtype)?,
-            up_proj: self.matrix(&name("mlp.up_proj"), self.dtype)?,
-            down_proj: self.matrix(&name("mlp.down_proj"), self.dtype)?,
+            mlp: Mlp {
+                gate_proj: self.matrix(&name("mlp.gate_proj"), self.dtype)?,
+                up_proj: self.matrix(&name("mlp.up_proj"), self.dtype)?,
+                down_proj: self.matrix(&name("mlp.down_proj"), self.dtype)?,
+            },
         })
     }
 

@@ -3,6 +3,7 @@
 mod cases;
 mod cli;
 mod docs;
+mod eagle;
 mod engine;
 mod fixtures;
 mod forward;

@@ -159,7 +159,8 @@ pub(super) fn read(
     })
 }
 
-fn number(value: &Value) -> Option<f64> {
+/// A number, or a flag as 0 or 1.
+pub(crate) fn number(value: &Value) -> Option<f64> {
     let flag = value.as_bool().map(|flag| f64::from(u8::from(flag)));
     let int = || {
         value
@@ -171,7 +172,7 @@ fn number(value: &Value) -> Option<f64> {
 }
 
 /// A size; an array (one number a layer) only if all its numbers agree.
-fn optional_size(metadata: &Metadata, key: &str) -> Result<Option<usize>, Problem> {
+pub(crate) fn optional_size(metadata: &Metadata, key: &str) -> Result<Option<usize>, Problem> {
     const ACCEPTED: &str = "a positive integer, the same for every layer";
     let Some(value) = metadata.get(key) else {
         return Ok(None);

@@ -132,17 +132,8 @@ pub(super) fn read(text: &str) -> Result<Declared, Problem> {
             });
         }
     };
-    let mut file = File {
-        map: &map,
-        warnings: Vec::new(),
-    };
-    for (key, only) in FIXED {
-        if let Some(value) = map.get(key)
-            && !only.admits(value)
-        {
-            return Err(Problem::key(key, json::brief(value), only.accepted()));
-        }
-    }
+    let mut file = Fields::new(&map);
+    file.fixed(&[])?;
     if mistral && !map.contains_key("sliding_window") {
         let accepted = "null (a mistral configuration without the key means a window of 4096)";
         return Err(Problem::missing("sliding_window", accepted));
@@ -182,7 +173,7 @@ pub(super) fn read(text: &str) -> Result<Declared, Problem> {
     };
     config.check(&KEYS)?;
     let eos = crate::model::load::eos_ids(&map, config.vocab)?;
-    file.unknown();
+    file.unknown(&[]);
     Ok(Declared {
         config,
         tied,
@@ -191,31 +182,49 @@ pub(super) fn read(text: &str) -> Result<Declared, Problem> {
     })
 }
 
-struct File<'m> {
+/// The keys of a configuration, and what is to be said of them.
+pub(crate) struct Fields<'m> {
     map: &'m Map<String, Value>,
-    warnings: Vec<String>,
+    pub(crate) warnings: Vec<String>,
 }
 
-impl File<'_> {
+impl<'m> Fields<'m> {
+    pub(crate) fn new(map: &'m Map<String, Value>) -> Self {
+        let warnings = Vec::new();
+        Self { map, warnings }
+    }
+
+    /// Refuses what changes the computation, but for the keys `known` to the caller.
+    pub(crate) fn fixed(&self, known: &[&str]) -> Result<(), Problem> {
+        for (key, only) in FIXED.iter().filter(|(key, _)| !known.contains(key)) {
+            if let Some(value) = self.map.get(*key)
+                && !only.admits(value)
+            {
+                return Err(Problem::key(*key, json::brief(value), only.accepted()));
+            }
+        }
+        Ok(())
+    }
+
     /// The value of `key`, if there is one that is not null.
-    fn get(&self, key: &str) -> Option<&Value> {
+    pub(crate) fn get(&self, key: &str) -> Option<&'m Value> {
         self.map.get(key).filter(|value| !value.is_null())
     }
 
-    fn optional_size(&self, key: &str) -> Result<Option<usize>, Problem> {
+    pub(crate) fn optional_size(&self, key: &str) -> Result<Option<usize>, Problem> {
         self.get(key).map(|value| as_size(key, value)).transpose()
     }
 
-    fn size(&self, key: &str) -> Result<usize, Problem> {
+    pub(crate) fn size(&self, key: &str) -> Result<usize, Problem> {
         self.optional_size(key)?
             .ok_or_else(|| Problem::missing(key, "a positive integer"))
     }
 
-    fn number(&self, key: &str) -> Result<Option<f64>, Problem> {
+    pub(crate) fn number(&self, key: &str) -> Result<Option<f64>, Problem> {
         self.get(key).map(|value| as_number(key, value)).transpose()
     }
 
-    fn flag(&self, key: &str) -> Result<Option<bool>, Problem> {
+    pub(crate) fn flag(&self, key: &str) -> Result<Option<bool>, Problem> {
         let cast = |value: &Value| {
             let wrong = || Problem::key(key, json::brief(value), "true or false");
             value.as_bool().ok_or_else(wrong)
@@ -223,7 +232,7 @@ impl File<'_> {
         self.get(key).map(cast).transpose()
     }
 
-    fn default<T: std::fmt::Display>(&mut self, key: &str, value: T) -> T {
+    pub(crate) fn default<T: std::fmt::Display>(&mut self, key: &str, value: T) -> T {
         self.warnings.push(format!(
             "key {key} is missing; {value} is the default of its class"
         ));
@@ -231,7 +240,7 @@ impl File<'_> {
     }
 
     /// Theta and scaling: at top level with `rope_scaling`, or together in `rope_parameters`.
-    fn rope(&mut self) -> Result<RopeConfig, Problem> {
+    pub(crate) fn rope(&mut self) -> Result<RopeConfig, Problem> {
         let top = self.number(KEYS.theta)?;
         let old = self.section("rope_scaling")?;
         let new = self.section("rope_parameters")?;
@@ -276,7 +285,7 @@ impl File<'_> {
         })
     }
 
-    fn section(&self, key: &str) -> Result<Option<Map<String, Value>>, Problem> {
+    pub(crate) fn section(&self, key: &str) -> Result<Option<Map<String, Value>>, Problem> {
         match self.get(key) {
             None => Ok(None),
             Some(Value::Object(section)) if section.is_empty() => Ok(None),
@@ -290,7 +299,7 @@ impl File<'_> {
         name: &str,
         section: &Map<String, Value>,
     ) -> Result<RopeScaling, Problem> {
-        const ACCEPTED: &str = "\"default\" or \"llama3\"";
+        const ACCEPTED: &str = "\"default\", \"linear\" or \"llama3\"";
         let kind = |key: &str| match section.get(key) {
             None | Some(Value::Null) => Ok(None),
             Some(Value::String(kind)) => Ok(Some(kind.as_str())),
@@ -318,12 +327,17 @@ impl File<'_> {
             let key_in = format!("{name}.{key}");
             match section.get(key) {
                 Some(value) => as_number(&key_in, value),
-                None => Err(Problem::missing(&key_in, "a number, for rope type llama3")),
+                None => Err(Problem::missing(&key_in, "a number, for this rope type")),
             }
         };
         let mut known = vec!["rope_type", "type", "rope_theta", "partial_rotary_factor"];
         let scaling = match kind {
             "default" => RopeScaling::None,
+            "linear" => {
+                known.push("factor");
+                let factor = number("factor")?;
+                RopeScaling::Linear { factor }
+            }
             "llama3" => {
                 const ORIGINAL: &str = "original_max_position_embeddings";
                 known.extend(["factor", "low_freq_factor", "high_freq_factor", ORIGINAL]);
@@ -356,6 +370,14 @@ impl File<'_> {
             return Err(Problem::key(key, json::brief(value), Only::One.accepted()));
         }
         for (key, value) in section {
+            if value.is_object() {
+                let accepted = "one rotary embedding for all layers";
+                return Err(Problem::key(
+                    format!("{name}.{key}"),
+                    json::brief(value),
+                    accepted,
+                ));
+            }
             if !known.contains(&key.as_str()) {
                 let value = json::brief(value);
                 self.warnings.push(format!(
@@ -366,12 +388,14 @@ impl File<'_> {
         Ok(scaling)
     }
 
-    fn unknown(&mut self) {
+    /// Warns of what nobody knows, the caller's `known` keys included.
+    pub(crate) fn unknown(&mut self, known: &[&str]) {
         let sizes = KEYS.all();
         let rope = ["rope_scaling", "rope_parameters"];
         for (key, value) in self.map {
             let key = key.as_str();
-            let known = sizes.contains(&key)
+            let known = known.contains(&key)
+                || sizes.contains(&key)
                 || rope.contains(&key)
                 || INERT.contains(&key)
                 || FIXED.iter().any(|(fixed, _)| *fixed == key);

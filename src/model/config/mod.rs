@@ -7,18 +7,20 @@ mod gguf;
 mod json;
 mod rope;
 
+pub(crate) use gguf::{number, optional_size};
+pub(crate) use json::Fields;
 pub use rope::{RopeConfig, RopeScaling};
 
 use super::load::Problem;
 use crate::TokenId;
 
 /// Limits that keep a lying configuration from asking for more than any real network.
-const MAX_WIDTH: usize = 1 << 18;
-const MAX_LAYERS: usize = 1 << 10;
-const MAX_HEADS: usize = 1 << 10;
-const MAX_HEAD_DIM: usize = 1 << 10;
-const MAX_VOCAB: usize = 1 << 22;
-const MAX_POSITION: usize = 1 << 26;
+pub(crate) const MAX_WIDTH: usize = 1 << 18;
+pub(crate) const MAX_LAYERS: usize = 1 << 10;
+pub(crate) const MAX_HEADS: usize = 1 << 10;
+pub(crate) const MAX_HEAD_DIM: usize = 1 << 10;
+pub(crate) const MAX_VOCAB: usize = 1 << 22;
+pub(crate) const MAX_POSITION: usize = 1 << 26;
 
 /// A llama decoder: pre-norm, grouped-query attention, SwiGLU, no biases.
 #[derive(Clone, Debug, PartialEq)]

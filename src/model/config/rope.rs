@@ -16,6 +16,11 @@ pub struct RopeConfig {
 pub enum RopeScaling {
     /// None.
     None,
+    /// Every frequency divided by the same factor, which is positions divided by it.
+    Linear {
+        /// The divisor.
+        factor: f64,
+    },
     /// Llama 3.1: low frequencies divided by `factor`, high ones kept, a ramp between.
     Llama3 {
         /// Divisor of the low frequencies.
@@ -37,6 +42,7 @@ impl RopeScaling {
     pub fn name(&self) -> &'static str {
         match self {
             Self::None => "default",
+            Self::Linear { .. } => "linear",
             Self::Llama3 { .. } => "llama3",
             Self::Factors(_) => "factors",
         }
@@ -44,7 +50,7 @@ impl RopeScaling {
 }
 
 impl RopeConfig {
-    pub(super) fn check(&self, theta: &str, head_dim: usize) -> Result<(), Problem> {
+    pub(crate) fn check(&self, theta: &str, head_dim: usize) -> Result<(), Problem> {
         if !(self.theta.is_finite() && self.theta >= 1.0) {
             return Err(Problem::key(
                 theta,
@@ -54,6 +60,12 @@ impl RopeConfig {
         }
         match &self.scaling {
             RopeScaling::None => Ok(()),
+            RopeScaling::Linear { factor } => {
+                if factor.is_finite() && *factor > 0.0 {
+                    return Ok(());
+                }
+                Err(Problem::key("factor", factor, "a finite number above 0"))
+            }
             RopeScaling::Llama3 {
                 factor,
                 low_freq_factor,

@@ -11,7 +11,7 @@ use crate::model::config::{RopeConfig, RopeScaling};
 /// apply is null or empty.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Inspect {
-    /// Network: `llama`.
+    /// Network: `llama`, `eagle1`, `eagle3`.
     pub format: &'static str,
     /// Container, or the code base that wrote a head.
     pub source: &'static str,
@@ -55,9 +55,10 @@ pub struct Inspect {
     pub warnings: Vec<String>,
 }
 
-pub(super) fn rope(rope: &RopeConfig) -> Value {
+pub(crate) fn rope(rope: &RopeConfig) -> Value {
     let scaling = match &rope.scaling {
         RopeScaling::None => Value::Null,
+        RopeScaling::Linear { factor } => json!({ "factor": factor }),
         RopeScaling::Llama3 {
             factor,
             low_freq_factor,

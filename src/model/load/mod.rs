@@ -11,12 +11,14 @@ mod eos;
 mod error;
 pub(crate) mod file;
 pub mod gguf;
-mod inspect;
-pub(in crate::model) mod json;
+pub(crate) mod inspect;
+pub(crate) mod json;
 pub mod names;
 mod open;
+pub mod pickle;
 pub mod safetensors;
 mod stored;
+pub(crate) mod table;
 
 pub use error::{LoadError, Problem};
 pub use inspect::Inspect;
@@ -25,13 +27,11 @@ pub use stored::{Stored, StoredType};
 pub(in crate::model) use eos::{eos_id, eos_ids};
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
-    fs::File,
-    io::{Read, Seek, SeekFrom},
+    collections::BTreeSet,
     path::{Path, PathBuf},
-    sync::Arc,
 };
 
+use self::table::Table;
 use super::config::Config;
 use crate::TokenId;
 
@@ -43,23 +43,8 @@ pub struct Checkpoint {
     config: Config,
     eos: Vec<TokenId>,
     metadata: Option<gguf::Metadata>,
-    tensors: BTreeMap<String, Entry>,
+    tensors: Table,
     warnings: Vec<String>,
-}
-
-/// Where a tensor lies.
-#[derive(Clone, Debug)]
-struct Entry {
-    file: Arc<Path>,
-    /// The file's name for it.
-    name: String,
-    dtype: StoredType,
-    shape: Vec<usize>,
-    /// Offset in the file.
-    begin: u64,
-    bytes: usize,
-    /// Heads whose rows are in interleaved rotary order.
-    interleaved: Option<usize>,
 }
 
 impl Checkpoint {
@@ -173,14 +158,6 @@ impl Checkpoint {
             max_position,
             ..
         } = self.config;
-        let mut bytes = BTreeMap::<StoredType, usize>::new();
-        for entry in self.tensors.values() {
-            let sum = bytes.entry(entry.dtype).or_default();
-            *sum = sum.saturating_add(entry.bytes);
-        }
-        let mut types: Vec<_> = bytes.into_iter().collect();
-        types.sort_by_key(|(dtype, bytes)| (std::cmp::Reverse(*bytes), *dtype));
-        let types: Vec<_> = types.iter().map(|(dtype, _)| dtype.name()).collect();
         let norms = ["input_layernorm", "post_attention_layernorm", "norm"];
         Inspect {
             format: "llama",
@@ -205,30 +182,9 @@ impl Checkpoint {
             norms: norms.map(str::to_owned).into(),
             rope: inspect::rope(&self.config.rope),
             max_position,
-            dtype: types.join("+"),
+            dtype: table::types(self.tensors.values()),
             tensors: self.tensors.len(),
             warnings: self.warnings.clone(),
         }
-    }
-}
-
-impl Entry {
-    fn read(&self, name: &str) -> Result<Stored, LoadError> {
-        let fail =
-            |source| Problem::io(&format!("read tensor {}", self.name), source).in_file(&self.file);
-        let mut file = File::open(&self.file).map_err(fail)?;
-        file.seek(SeekFrom::Start(self.begin)).map_err(fail)?;
-        let mut bytes = vec![0; self.bytes];
-        file.read_exact(&mut bytes).map_err(fail)?;
-        let mut stored = Stored {
-            name: name.to_owned(),
-            dtype: self.dtype,
-            shape: self.shape.clone(),
-            bytes,
-        };
-        if let Some(heads) = self.interleaved {
-            names::half_split(&mut stored, heads);
-        }
-        Ok(stored)
     }
 }

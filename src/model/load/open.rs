@@ -1,15 +1,13 @@
 //! Opening: from the files of a checkpoint to a checked table of tensors.
 
-use std::{collections::BTreeMap, fs::File, io::Read, path::Path, sync::Arc};
+use std::{collections::BTreeMap, io::Read, path::Path};
 
 use super::{
-    Checkpoint, Entry, LoadError, Problem, StoredType, eos_ids, file, gguf, json, names,
-    safetensors::{Header, Index},
+    Checkpoint, LoadError, Problem, eos_ids, json, names,
+    table::{self, Table, open_file, read_json},
 };
 use crate::model::config::{Config, Declared};
 
-const SINGLE: &str = "model.safetensors";
-const INDEX: &str = "model.safetensors.index.json";
 const CONFIG: &str = "config.json";
 const GENERATION: &str = "generation_config.json";
 const ROPE_FACTORS: &str = "rope_freqs.weight";
@@ -34,24 +32,6 @@ pub(super) fn open(path: &Path) -> Result<Checkpoint, LoadError> {
     gguf_file(path)
 }
 
-fn open_file(path: &Path) -> Result<(File, u64), LoadError> {
-    let fail = |source| Problem::io("open it", source).in_file(path);
-    file::open(path).map_err(fail)
-}
-
-fn read_json(path: &Path) -> Result<String, LoadError> {
-    let (mut json, len) = open_file(path)?;
-    if len > file::MAX_TEXT {
-        let what = "the length of the file".to_owned();
-        let (value, limit) = (len, file::MAX_TEXT);
-        return Err(Problem::TooLarge { what, value, limit }.in_file(path));
-    }
-    let mut text = String::new();
-    json.read_to_string(&mut text)
-        .map_err(|source| Problem::io("read it", source).in_file(path))?;
-    Ok(text)
-}
-
 fn directory(dir: &Path) -> Result<Checkpoint, LoadError> {
     let config_path = dir.join(CONFIG);
     if !config_path.exists() {
@@ -63,19 +43,8 @@ fn directory(dir: &Path) -> Result<Checkpoint, LoadError> {
     }
     let declared =
         Config::from_json(&read_json(&config_path)?).map_err(|p| p.in_file(&config_path))?;
-    let (single, index) = (dir.join(SINGLE), dir.join(INDEX));
     let mut warnings = Vec::new();
-    let entries = match (single.exists(), index.exists()) {
-        (true, false) => shard(&single)?,
-        (has_single, true) => sharded(dir, &index, has_single, &mut warnings)?,
-        (false, false) => {
-            let problem = Problem::Unrecognised {
-                found: "there are no weights".to_owned(),
-                accepted: format!("a directory with {SINGLE} or {INDEX}"),
-            };
-            return Err(problem.in_file(dir));
-        }
-    };
+    let entries = table::safetensors(dir, &mut warnings)?;
     let generation = dir.join(GENERATION);
     let generation_eos = if generation.exists() {
         let text = read_json(&generation)?;
@@ -120,129 +89,22 @@ fn directory(dir: &Path) -> Result<Checkpoint, LoadError> {
     })
 }
 
-/// The tensors of one safetensors file, by its own names.
-fn shard(path: &Path) -> Result<BTreeMap<String, Entry>, LoadError> {
-    let (mut file, len) = open_file(path)?;
-    let header = Header::read(&mut file, len).map_err(|p| p.in_file(path))?;
-    let file: Arc<Path> = path.into();
-    let entry = |(name, info): (String, super::safetensors::TensorInfo)| {
-        let entry = Entry {
-            file: Arc::clone(&file),
-            name: name.clone(),
-            dtype: info.dtype,
-            shape: info.shape,
-            begin: header.data + info.begin,
-            bytes: info.bytes,
-            interleaved: None,
-        };
-        (name, entry)
-    };
-    Ok(header.tensors.into_iter().map(entry).collect())
-}
-
-fn sharded(
-    dir: &Path,
-    path: &Path,
-    has_single: bool,
-    warnings: &mut Vec<String>,
-) -> Result<BTreeMap<String, Entry>, LoadError> {
-    let index = Index::parse(&read_json(path)?).map_err(|p| p.in_file(path))?;
-    if has_single && !index.shards().contains(SINGLE) {
-        let problem = Problem::Contradiction {
-            one: format!("there is {SINGLE}"),
-            other: format!("{INDEX} does not name it"),
-            accepted: "one of the two, or an index that names the file".to_owned(),
-        };
-        return Err(problem.in_file(dir));
-    }
-    let mut shards = BTreeMap::new();
-    for name in index.shards() {
-        let file = dir.join(name);
-        if !file.exists() {
-            let tensor = index.weight_map.iter().find(|(_, shard)| *shard == name);
-            let problem = Problem::MissingShard {
-                tensor: tensor.map(|(tensor, _)| tensor.clone()).unwrap_or_default(),
-                shard: name.to_owned(),
-            };
-            return Err(problem.in_file(path));
-        }
-        shards.insert(name, shard(&file)?);
-    }
-    let holders = |tensor: &str| -> Vec<&str> {
-        let holds = shards.iter().filter(|(_, held)| held.contains_key(tensor));
-        holds.map(|(name, _)| *name).collect()
-    };
-    for (tensor, named) in &index.weight_map {
-        let holders = holders(tensor);
-        if let [_, _, ..] = holders[..] {
-            let problem = Problem::DuplicateTensor {
-                tensor: tensor.clone(),
-                places: holders.join(", "),
-            };
-            return Err(problem.in_file(path));
-        }
-        if holders.first() != Some(&named.as_str()) {
-            let problem = Problem::Elsewhere {
-                tensor: tensor.clone(),
-                shard: named.clone(),
-                elsewhere: holders
-                    .first()
-                    .map_or(String::new(), |s| format!("; {s} does")),
-            };
-            return Err(problem.in_file(path));
-        }
-    }
-    let mut entries = BTreeMap::new();
-    for (name, held) in shards {
-        for (tensor, entry) in held {
-            if !index.weight_map.contains_key(&tensor) {
-                let shard = name.to_owned();
-                return Err(Problem::Unlisted { tensor, shard }.in_file(path));
-            }
-            entries.insert(tensor, entry);
-        }
-    }
-    let bytes = entries
-        .values()
-        .fold(0_u64, |sum, entry| sum.saturating_add(entry.bytes as u64));
-    if let Some(total) = index.total_size.filter(|total| *total != bytes) {
-        warnings.push(format!(
-            "{INDEX}: total_size is {total}, but its tensors have {bytes} bytes"
-        ));
-    }
-    Ok(entries)
-}
-
 fn gguf_file(path: &Path) -> Result<Checkpoint, LoadError> {
-    let (mut file, len) = open_file(path)?;
-    let header = gguf::Header::read(&mut file, len).map_err(|p| p.in_file(path))?;
-    let shared: Arc<Path> = path.into();
-    let mut entries = BTreeMap::new();
-    let mut factors = None;
-    for info in header.tensors {
-        let entry = Entry {
-            file: Arc::clone(&shared),
-            name: info.name.clone(),
-            dtype: info.dtype,
-            shape: info.shape,
-            begin: header.data.saturating_add(info.begin),
-            bytes: info.bytes,
-            interleaved: None,
-        };
-        if info.name == ROPE_FACTORS {
+    let (metadata, mut entries) = table::gguf(path)?;
+    let factors = match entries.remove(ROPE_FACTORS) {
+        None => None,
+        Some(entry) => {
             let stored = entry.read(ROPE_FACTORS)?;
-            factors = Some(stored.floats().map_err(|p| p.in_file(path))?);
-        } else {
-            entries.insert(info.name, entry);
+            Some(stored.floats().map_err(|p| p.in_file(path))?)
         }
-    }
+    };
     let vocab = embedding_rows(&entries).map_err(|p| p.in_file(path))?;
     let Declared {
         mut config,
         eos,
         warnings,
         ..
-    } = Config::from_gguf(&header.metadata, vocab, factors).map_err(|p| p.in_file(path))?;
+    } = Config::from_gguf(&metadata, vocab, factors).map_err(|p| p.in_file(path))?;
     config.tied = !entries.contains_key("output.weight");
     let mut tensors = matched(path, &config, entries, names::canonical)?;
     for (name, entry) in &mut tensors {
@@ -258,14 +120,14 @@ fn gguf_file(path: &Path) -> Result<Checkpoint, LoadError> {
         dir: dir.unwrap_or(Path::new(".")).to_owned(),
         eos: eos.unwrap_or_default(),
         config,
-        metadata: Some(header.metadata),
+        metadata: Some(metadata),
         tensors,
         warnings,
     })
 }
 
 /// The vocabulary, by the tensor that spans it.
-fn embedding_rows(entries: &BTreeMap<String, Entry>) -> Result<usize, Problem> {
+fn embedding_rows(entries: &Table) -> Result<usize, Problem> {
     const EMBEDDING: &str = "token_embd.weight";
     match entries.get(EMBEDDING).map(|entry| &entry.shape[..]) {
         Some([vocab, _]) => Ok(*vocab),
@@ -285,9 +147,9 @@ fn embedding_rows(entries: &BTreeMap<String, Entry>) -> Result<usize, Problem> {
 fn matched(
     path: &Path,
     config: &Config,
-    entries: BTreeMap<String, Entry>,
+    entries: Table,
     canonical: impl Fn(&str) -> Option<String>,
-) -> Result<BTreeMap<String, Entry>, LoadError> {
+) -> Result<Table, LoadError> {
     let mut found = BTreeMap::new();
     let mut odd = Vec::new();
     for (name, entry) in entries {
@@ -315,7 +177,7 @@ fn matched(
             return Err(problem.in_file(&entry.file));
         }
         let norm = expected.len() == 1;
-        if entry.dtype == StoredType::I64 || (norm && !entry.dtype.is_float()) {
+        if entry.dtype.format().is_none() || (norm && !entry.dtype.is_float()) {
             let problem = Problem::TensorType {
                 tensor: entry.name,
                 found: entry.dtype.name().to_owned(),

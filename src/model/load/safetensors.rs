@@ -110,11 +110,13 @@ fn claim(name: &str, value: Value) -> Result<TensorInfo, Problem> {
         Dtype::F16 => StoredType::F16,
         Dtype::BF16 => StoredType::BF16,
         Dtype::I64 => StoredType::I64,
+        Dtype::I32 => StoredType::I32,
+        Dtype::BOOL => StoredType::Bool,
         other => {
             return Err(Problem::TensorType {
                 tensor: name.to_owned(),
                 found: format!("{other:?}"),
-                accepted: "F32, F16, BF16, I64",
+                accepted: "F32, F16, BF16, I64, I32, BOOL",
             });
         }
     };

@@ -65,7 +65,8 @@ impl Stored {
     }
 }
 
-/// How values are stored: floats, GGML blocks, or 64-bit integers.
+/// How values are stored: floats, GGML blocks, or what is not computed with: integers
+/// and, a byte each, truth values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[expect(missing_docs, reason = "the names are the formats' own")]
 pub enum StoredType {
@@ -84,35 +85,39 @@ pub enum StoredType {
     Q5K,
     Q6K,
     Q8K,
+    I32,
     I64,
+    Bool,
 }
 
 /// Type, GGML number, and the kernels' format of its values.
-const TYPES: [(StoredType, u32, Option<Format>); 16] = [
-    (StoredType::F32, 0, Some(Format::F32)),
-    (StoredType::F16, 1, Some(Format::F16)),
-    (StoredType::Q4_0, 2, Some(Format::Q4_0)),
-    (StoredType::Q4_1, 3, Some(Format::Q4_1)),
-    (StoredType::Q5_0, 6, Some(Format::Q5_0)),
-    (StoredType::Q5_1, 7, Some(Format::Q5_1)),
-    (StoredType::Q8_0, 8, Some(Format::Q8_0)),
-    (StoredType::Q8_1, 9, Some(Format::Q8_1)),
-    (StoredType::Q2K, 10, Some(Format::Q2K)),
-    (StoredType::Q3K, 11, Some(Format::Q3K)),
-    (StoredType::Q4K, 12, Some(Format::Q4K)),
-    (StoredType::Q5K, 13, Some(Format::Q5K)),
-    (StoredType::Q6K, 14, Some(Format::Q6K)),
-    (StoredType::Q8K, 15, Some(Format::Q8K)),
-    (StoredType::I64, 27, None),
-    (StoredType::BF16, 30, Some(Format::BF16)),
+const TYPES: [(StoredType, Option<u32>, Option<Format>); 18] = [
+    (StoredType::F32, Some(0), Some(Format::F32)),
+    (StoredType::F16, Some(1), Some(Format::F16)),
+    (StoredType::Q4_0, Some(2), Some(Format::Q4_0)),
+    (StoredType::Q4_1, Some(3), Some(Format::Q4_1)),
+    (StoredType::Q5_0, Some(6), Some(Format::Q5_0)),
+    (StoredType::Q5_1, Some(7), Some(Format::Q5_1)),
+    (StoredType::Q8_0, Some(8), Some(Format::Q8_0)),
+    (StoredType::Q8_1, Some(9), Some(Format::Q8_1)),
+    (StoredType::Q2K, Some(10), Some(Format::Q2K)),
+    (StoredType::Q3K, Some(11), Some(Format::Q3K)),
+    (StoredType::Q4K, Some(12), Some(Format::Q4K)),
+    (StoredType::Q5K, Some(13), Some(Format::Q5K)),
+    (StoredType::Q6K, Some(14), Some(Format::Q6K)),
+    (StoredType::Q8K, Some(15), Some(Format::Q8K)),
+    (StoredType::I32, Some(26), None),
+    (StoredType::I64, Some(27), None),
+    (StoredType::BF16, Some(30), Some(Format::BF16)),
+    (StoredType::Bool, None, None),
 ];
 
 /// The types of [`TYPES`] by GGML's numbers, for messages.
 pub(crate) const GGML_ACCEPTED: &str = "0 f32, 1 f16, 2 q4_0, 3 q4_1, 6 q5_0, 7 q5_1, 8 q8_0, 9 q8_1, 10 q2_k, 11 q3_k, \
-     12 q4_k, 13 q5_k, 14 q6_k, 15 q8_k, 27 i64, 30 bf16";
+     12 q4_k, 13 q5_k, 14 q6_k, 15 q8_k, 26 i32, 27 i64, 30 bf16";
 
 impl StoredType {
-    fn entry(self) -> &'static (Self, u32, Option<Format>) {
+    fn entry(self) -> &'static (Self, Option<u32>, Option<Format>) {
         TYPES
             .iter()
             .find(|entry| entry.0 == self)
@@ -124,17 +129,17 @@ impl StoredType {
     pub fn from_ggml(id: u32) -> Option<Self> {
         TYPES
             .iter()
-            .find(|entry| entry.1 == id)
+            .find(|entry| entry.1 == Some(id))
             .map(|entry| entry.0)
     }
 
-    /// GGML's number of the type.
+    /// GGML's number of the type, if it has one.
     #[must_use]
-    pub fn ggml(self) -> u32 {
+    pub fn ggml(self) -> Option<u32> {
         self.entry().1
     }
 
-    /// How the kernels call its values; `None` for integers, with which nothing is computed.
+    /// How the kernels call its values; `None` for integers and truth values, with which nothing is computed.
     #[must_use]
     pub fn format(self) -> Option<Format> {
         self.entry().2
@@ -143,10 +148,15 @@ impl StoredType {
     /// Its name, as `--dtype` spells it.
     #[must_use]
     pub fn name(self) -> &'static str {
-        self.format().map_or("i64", Format::name)
+        match (self.format(), self) {
+            (Some(format), _) => format.name(),
+            (None, Self::I32) => "i32",
+            (None, Self::Bool) => "bool",
+            (None, _) => "i64",
+        }
     }
 
-    /// Values in a block; 1 for floats and integers.
+    /// Values in a block; 1 for all but GGML blocks.
     #[must_use]
     pub fn block(self) -> usize {
         self.format().map_or(1, |format| format.block().0)
@@ -155,7 +165,12 @@ impl StoredType {
     /// Bytes of a block.
     #[must_use]
     pub fn block_bytes(self) -> usize {
-        self.format().map_or(8, |format| format.block().1)
+        match (self.format(), self) {
+            (Some(format), _) => format.block().1,
+            (None, Self::I32) => 4,
+            (None, Self::Bool) => 1,
+            (None, _) => 8,
+        }
     }
 
     /// Whether this is f32, f16 or bf16.
@@ -211,7 +226,7 @@ mod tests {
             );
             assert_eq!(format!("{:?}", ours.0), format!("{theirs:?}"));
         }
-        assert_eq!(TYPES.len(), candle.len() + 2);
+        assert_eq!(TYPES.len(), candle.len() + 4);
         assert_eq!(StoredType::from_ggml(30), Some(StoredType::BF16));
         assert_eq!(StoredType::Q4_1.bytes(&[3, 64]), Some(3 * 40));
         assert_eq!(StoredType::Q4_1.bytes(&[3, 48]), None);

@@ -215,7 +215,7 @@ fn every_ggml_type_comes_back_by_the_block() {
                 .filter(|tensor| tensor.dims.len() == 2)
             {
                 tensor.bytes = blocks(&floats(tensor), 256, candle);
-                tensor.kind = ours.ggml();
+                tensor.kind = ours.ggml().unwrap();
             }
         });
         let checkpoint = open(&path);

@@ -1,0 +1,679 @@
+//! From what the files declare and hold to the one configuration.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{
+    super::config::{Feature, HeadConfig, MapForm, Source, Version, VocabMap},
+    HeadOptions, NormOutput, TargetFacts,
+    declared::Declared,
+    taps,
+    vocab::{self, Maps},
+};
+use crate::model::{
+    config::{MAX_HEAD_DIM, MAX_HEADS, MAX_LAYERS, MAX_POSITION, MAX_VOCAB, MAX_WIDTH},
+    load::Problem,
+};
+
+/// Shapes of a head's tensors, by canonical name.
+pub type Shapes = BTreeMap<String, Vec<usize>>;
+
+/// A configuration, and what has to be done to the file's tensors so that they fit it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Resolved {
+    /// The configuration.
+    pub config: HeadConfig,
+    /// For each row of the head, its row in the file; `None` if they are the same rows.
+    pub order: Option<Vec<usize>>,
+    /// Tensors of the file that the configuration leaves unused on purpose.
+    pub dropped: BTreeSet<String>,
+}
+
+const LAYER0: &str = "layers.0.";
+
+impl Declared {
+    /// Decides what the head computes. Shapes are compared with the decision afterwards, by
+    /// [`Resolved::check`].
+    ///
+    /// # Errors
+    /// What the file says twice in two ways, what does not fit the target, and what cannot be known.
+    pub fn resolve(
+        mut self,
+        shapes: &Shapes,
+        maps: &Maps,
+        target: &TargetFacts,
+        options: &HeadOptions,
+    ) -> Result<Resolved, Problem> {
+        let mut warnings = std::mem::take(&mut self.warnings);
+        self.check()?;
+        let version = self.version(shapes, maps)?;
+        let eagle3 = version == Version::Eagle3;
+        let has = |name: &str| shapes.contains_key(name);
+        let layers = self.count_layers(shapes, &mut warnings)?;
+        let (feature, convention) =
+            self.feature(version, shapes, target, options, &mut warnings)?;
+        let taps = feature.taps().len();
+        let norm_before_fc = flagged(
+            "norm_before_fc",
+            self.norm_before_fc,
+            "input_norm.weight",
+            has("input_norm.weight"),
+        )?;
+        let fc_norms = shapes
+            .keys()
+            .filter(|name| name.starts_with("fc_norm."))
+            .count();
+        let fc_norm = flagged("fc_norm", self.fc_norm, "fc_norm.0.weight", fc_norms > 0)?;
+        if norm_before_fc && fc_norm {
+            return Err(contradiction(
+                "norm_before_fc is true",
+                "fc_norm is true",
+                "one of the two",
+            ));
+        }
+        if taps == 0 && (norm_before_fc || fc_norm) {
+            return Err(contradiction(
+                "the head taps no streams",
+                "it has norms for taps",
+                "norms with fc.weight",
+            ));
+        }
+        let qk_norm = has("layers.0.self_attn.q_norm.weight");
+        match self.qk_norm {
+            Some(said) if said != qk_norm => {
+                let model = if said { "qwen3" } else { "llama" };
+                let there = if qk_norm { "there" } else { "missing" };
+                return Err(contradiction(
+                    &format!("model_type is {model}"),
+                    &format!("tensor layers.0.self_attn.q_norm.weight is {there}"),
+                    "norms of queries and keys with qwen3, none with llama",
+                ));
+            }
+            _ => {}
+        }
+        let attention_bias = has("layers.0.self_attn.q_proj.bias");
+        biased(
+            "attention_bias",
+            self.attention_bias,
+            "layers.0.self_attn.q_proj.bias",
+            attention_bias,
+            &mut warnings,
+        )?;
+        let fc_bias = has("fc.bias");
+        if let Some(said) = self.fc_bias.filter(|said| *said != fc_bias) {
+            let there = if fc_bias { "has" } else { "has no" };
+            warnings.push(format!("the configuration says that the bias of fc is {said}; the file {there} fc.bias, which decides"));
+        }
+        let embed_norm = has("embed_norm.weight");
+        let input_norm = has("layers.0.input_layernorm.weight");
+        if let Some(said) = self.layernorms {
+            for name in [
+                "embed_norm.weight",
+                "layers.0.input_layernorm.weight",
+                "norm.weight",
+            ] {
+                if has(name) != said {
+                    let there = if said { "missing" } else { "there" };
+                    return Err(contradiction(
+                        &format!("layernorms is {said}"),
+                        &format!("tensor {name} is {there}"),
+                        "all three norms with true, none with false",
+                    ));
+                }
+            }
+        }
+        let mut dropped = BTreeSet::new();
+        let (norm_output, norm_before_head) = if eagle3 {
+            self.output_norms(options, &mut dropped, &mut warnings)?
+        } else {
+            (false, has("norm.weight"))
+        };
+        let head = self.head(version, shapes, maps, target, &mut warnings)?;
+        self.embedding(shapes, target, &mut warnings)?;
+        let mut rope = self.rope.clone();
+        if let Some(theta) = options.theta {
+            rope.theta = theta;
+        }
+        rope.check(
+            if options.theta.is_some() {
+                "--head-theta"
+            } else {
+                "rope_theta"
+            },
+            self.head_dim,
+        )?;
+        let max_position = match options.context {
+            Some(context) if (1..=MAX_POSITION).contains(&context) => context,
+            Some(context) => {
+                return Err(Problem::key(
+                    "--head-context",
+                    context,
+                    &format!("1 to {MAX_POSITION}"),
+                ));
+            }
+            None => self.max_position,
+        };
+        let config = HeadConfig {
+            version,
+            source: self.source,
+            hidden: self.hidden,
+            target_hidden: target.hidden,
+            layers,
+            heads: self.heads,
+            kv_heads: self.kv_heads,
+            head_dim: self.head_dim,
+            intermediate: self.intermediate,
+            vocab: target.vocab,
+            draft_vocab: head.rows,
+            eps: self.eps,
+            rope,
+            max_position,
+            fc: taps > 0 || !eagle3,
+            feature,
+            taps_convention: convention,
+            fc_bias,
+            norm_before_fc,
+            fc_norm,
+            embed_norm,
+            input_norm: input_norm || eagle3,
+            norm_before_residual: eagle3 && self.norm_before_residual,
+            norm_output,
+            norm_before_head,
+            attention_bias,
+            output_bias: has("layers.0.self_attn.o_proj.bias"),
+            qk_norm,
+            sliding_window: self.windows.of(layers)?,
+            own_embedding: has("embed_tokens.weight"),
+            own_head: head.own,
+            vocab_map: head.map,
+            map_form: head.form,
+            warnings,
+        };
+        Ok(Resolved {
+            config,
+            order: head.order,
+            dropped,
+        })
+    }
+
+    fn check(&self) -> Result<(), Problem> {
+        let optional = |size: Option<usize>| size.unwrap_or(1);
+        for (key, value, limit) in [
+            ("hidden_size", self.hidden, MAX_WIDTH),
+            ("intermediate_size", self.intermediate, MAX_WIDTH * 4),
+            ("num_attention_heads", self.heads, MAX_HEADS),
+            ("num_key_value_heads", self.kv_heads, MAX_HEADS),
+            ("head_dim", self.head_dim, MAX_HEAD_DIM),
+            ("max_position_embeddings", self.max_position, MAX_POSITION),
+            ("vocab_size", optional(self.vocab), MAX_VOCAB),
+            ("draft_vocab_size", optional(self.draft_vocab), MAX_VOCAB),
+        ] {
+            if !(1..=limit).contains(&value) {
+                return Err(Problem::key(key, value, &format!("1 to {limit}")));
+            }
+        }
+        if !self.heads.is_multiple_of(self.kv_heads) {
+            return Err(contradiction(
+                &format!("num_attention_heads is {}", self.heads),
+                &format!("num_key_value_heads is {}", self.kv_heads),
+                "a number of key heads that divides the number of heads",
+            ));
+        }
+        if !self.head_dim.is_multiple_of(2) {
+            return Err(Problem::key(
+                "head_dim",
+                self.head_dim,
+                "an even number (rope turns pairs)",
+            ));
+        }
+        if !(self.eps > 0.0 && self.eps < 1.0) {
+            return Err(Problem::key(
+                "rms_norm_eps",
+                self.eps,
+                "a number between 0 and 1",
+            ));
+        }
+        Ok(())
+    }
+
+    /// EAGLE-3 has a map, a norm for the fed-back stream, or queries from two streams; EAGLE-1 has
+    /// none of these, and fuses embedding and feature.
+    fn version(&self, shapes: &Shapes, maps: &Maps) -> Result<Version, Problem> {
+        let width = |name: &str| shapes.get(name).and_then(|shape| shape.get(1)).copied();
+        let wide = width("layers.0.self_attn.q_proj.weight") == Some(2 * self.hidden);
+        let normed = shapes.contains_key("layers.0.hidden_norm.weight");
+        let version = if maps.d2t.is_some() || maps.t2d.is_some() || normed || wide {
+            Version::Eagle3
+        } else if width("fc.weight") == Some(2 * self.hidden) {
+            Version::Eagle1
+        } else {
+            return Err(Problem::Unrecognised {
+                found: format!("the tensors are of no head of width {}", self.hidden),
+                accepted: "EAGLE-1 (fc.weight of width 2 * hidden) or EAGLE-3 (layers.0.hidden_norm.weight)".to_owned(),
+            });
+        };
+        match self.eagle3 {
+            Some(said) if said != (version == Version::Eagle3) => Err(contradiction(
+                &format!(
+                    "the configuration says {}",
+                    if said { "EAGLE-3" } else { "EAGLE-1" }
+                ),
+                &format!("the tensors are of {}", version.name()),
+                "the same of both",
+            )),
+            _ => Ok(version),
+        }
+    }
+
+    /// The layers that the tensors have: what files declare is often the target's number.
+    fn count_layers(&self, shapes: &Shapes, warnings: &mut Vec<String>) -> Result<usize, Problem> {
+        let number = |name: &String| {
+            name.strip_prefix("layers.")?
+                .split('.')
+                .next()?
+                .parse::<usize>()
+                .ok()
+        };
+        let most = shapes.keys().filter_map(number).max().unwrap_or(0);
+        let layers = most.saturating_add(1);
+        if layers > MAX_LAYERS {
+            return Err(Problem::key(
+                "the number of layers",
+                layers,
+                &format!("1 to {MAX_LAYERS}"),
+            ));
+        }
+        for layer in 1..layers {
+            let has = |name: &str| shapes.contains_key(&format!("layers.{layer}.{name}"));
+            if has("hidden_norm.weight") && !has("input_layernorm.weight") {
+                return Err(Problem::UnknownTensor {
+                    tensor: format!("layers.{layer}.hidden_norm.weight"),
+                    why: "layers from 1 on have input_layernorm (SGLang's several layers are another network)".to_owned(),
+                });
+            }
+        }
+        if let Some(said) = self.layers.filter(|said| *said != layers) {
+            warnings.push(format!(
+                "num_hidden_layers is {said}; the file has tensors of {layers}, which decides"
+            ));
+        }
+        Ok(layers)
+    }
+
+    fn feature(
+        &self,
+        version: Version,
+        shapes: &Shapes,
+        target: &TargetFacts,
+        options: &HeadOptions,
+        warnings: &mut Vec<String>,
+    ) -> Result<(Feature, Option<super::super::config::TapsConvention>), Problem> {
+        if let Some(said) = self.target_hidden.filter(|said| *said != target.hidden) {
+            return Err(contradiction(
+                &format!("target_hidden_size is {said}"),
+                &format!("the target's width is {}", target.hidden),
+                "a head made for a target of this width",
+            ));
+        }
+        let fc = shapes.get("fc.weight");
+        let taps = match (version, fc, self.use_taps) {
+            (Version::Eagle1, ..) | (_, None, None | Some(false)) => 0,
+            (Version::Eagle3, Some(_), Some(false)) => {
+                return Err(contradiction(
+                    "use_aux_hidden_state is false",
+                    "there is a tensor fc.weight",
+                    "true, or no such tensor",
+                ));
+            }
+            (Version::Eagle3, None, Some(true)) => {
+                let accepted =
+                    "one of shape [hidden, taps * target_hidden], as the head taps streams"
+                        .to_owned();
+                let tensor = "fc.weight".to_owned();
+                return Err(Problem::MissingTensor { tensor, accepted });
+            }
+            (Version::Eagle3, Some(shape), _) => {
+                let width = shape.get(1).copied().unwrap_or(0);
+                if width == 0 || !width.is_multiple_of(target.hidden) {
+                    return Err(contradiction(
+                        &format!("fc.weight has shape {shape:?}"),
+                        &format!("the target's width is {}", target.hidden),
+                        "a whole number of taps of that width",
+                    ));
+                }
+                width / target.hidden
+            }
+        };
+        if taps > 0 {
+            if let Some(said) = self.tap_count.filter(|said| *said != taps) {
+                return Err(contradiction(
+                    &format!("num_aux_hidden_states is {said}"),
+                    &format!("fc.weight is as wide as {taps} taps of {}", target.hidden),
+                    "the same number",
+                ));
+            }
+            let asked = options.taps_convention;
+            let (taps, convention) =
+                taps::decide(&self.taps, target.layers, taps, asked, warnings)?;
+            return Ok((Feature::Taps(taps), Some(convention)));
+        }
+        if let Some(asked) = options.taps_convention {
+            return Err(Problem::key(
+                "--taps-convention",
+                asked.name(),
+                "no such flag: the head taps no streams",
+            ));
+        }
+        if self.hidden != target.hidden {
+            return Err(contradiction(
+                &format!("hidden_size is {}", self.hidden),
+                &format!("the target's width is {}", target.hidden),
+                "the same width, as the head is fed the target's last stream as it is",
+            ));
+        }
+        Ok((Feature::Final, None))
+    }
+
+    /// Whether the normed output is fed back, and whether it is normed for the head. One key has had
+    /// two meanings.
+    fn output_norms(
+        &self,
+        options: &HeadOptions,
+        dropped: &mut BTreeSet<String>,
+        warnings: &mut Vec<String>,
+    ) -> Result<(bool, bool), Problem> {
+        let flat = matches!(self.source, Source::SpecForge | Source::SafeAiLab);
+        match (self.norm_output, options.norm_output) {
+            (None, Some(_)) => Err(Problem::key(
+                "--head-norm-output",
+                "given",
+                "no such flag: the head has no key norm_output",
+            )),
+            (Some(said), Some(NormOutput::Head)) => {
+                if !said {
+                    dropped.insert("norm.weight".to_owned());
+                    warnings.push("norm_output is false: norm.weight is not used".to_owned());
+                }
+                Ok((false, said))
+            }
+            (said, _) => {
+                if let Some(said) = said.filter(|_| flat && options.norm_output.is_none()) {
+                    warnings.push(format!(
+                        "norm_output is {said}, read as EAGLE-3.1 does: what is fed back is {}; SpecForge up to 0.2.0 meant the norm before the head by it (--head-norm-output head)",
+                        if said { "normed" } else { "not normed" }
+                    ));
+                }
+                Ok((said.unwrap_or(false), true))
+            }
+        }
+    }
+
+    fn embedding(
+        &self,
+        shapes: &Shapes,
+        target: &TargetFacts,
+        warnings: &mut Vec<String>,
+    ) -> Result<(), Problem> {
+        match shapes.get("embed_tokens.weight") {
+            None if self.hidden != target.hidden => Err(contradiction(
+                &format!(
+                    "hidden_size is {}, and there is no tensor embed_tokens.weight",
+                    self.hidden
+                ),
+                &format!("the target's width is {}", target.hidden),
+                "an embedding of the head's own where the widths differ",
+            )),
+            None => Ok(()),
+            Some(shape) => {
+                let rows = shape.first().copied().unwrap_or(0);
+                let declared = self.vocab.unwrap_or(target.vocab);
+                if rows != declared {
+                    return Err(contradiction(
+                        &format!("embed_tokens.weight has shape {shape:?}"),
+                        &format!("the vocabulary has {declared}"),
+                        "one row a token",
+                    ));
+                }
+                if rows != target.vocab {
+                    warnings.push(format!(
+                        "embed_tokens.weight has {rows} rows, the target's vocabulary {}: rows are {}",
+                        target.vocab,
+                        if rows > target.vocab { "cut off" } else { "added, of zeros" }
+                    ));
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn head(
+        &self,
+        version: Version,
+        shapes: &Shapes,
+        maps: &Maps,
+        target: &TargetFacts,
+        warnings: &mut Vec<String>,
+    ) -> Result<Head, Problem> {
+        const HEAD: &str = "lm_head.weight";
+        let stored = shapes
+            .get(HEAD)
+            .map(|shape| shape.first().copied().unwrap_or(0));
+        let embedding = shapes.contains_key("embed_tokens.weight");
+        let vocab = match (self.vocab, &maps.t2d) {
+            (Some(vocab), _) => vocab,
+            (None, Some(t2d)) => t2d.len(),
+            (None, None) => target.vocab,
+        };
+        let tied = self.tied && stored.is_none();
+        if tied && !embedding && !target.tied {
+            return Err(contradiction(
+                "tie_word_embeddings is true, and neither embedding nor head are there",
+                "the target's head is not its embedding",
+                "a head or an embedding of the head's own",
+            ));
+        }
+        if self.tied && stored.is_some() {
+            warnings.push(
+                "tie_word_embeddings is true; the file has lm_head.weight, which is used"
+                    .to_owned(),
+            );
+        }
+        let own = stored.is_some() || (tied && embedding);
+        let rows = match stored {
+            Some(rows) => rows,
+            None if own => vocab,
+            None => target.vocab,
+        };
+        if stored.is_none()
+            && self
+                .draft_vocab
+                .is_some_and(|said| said != vocab && said != rows)
+        {
+            let tensor = HEAD.to_owned();
+            let accepted = format!(
+                "one of {} rows, as draft_vocab_size says",
+                self.draft_vocab.unwrap_or(0)
+            );
+            return Err(Problem::MissingTensor { tensor, accepted });
+        }
+        if !own {
+            if self.hidden != target.hidden {
+                return Err(contradiction(
+                    &format!(
+                        "hidden_size is {}, and there is no tensor {HEAD}",
+                        self.hidden
+                    ),
+                    &format!("the target's width is {}", target.hidden),
+                    "an output head of its own where the widths differ",
+                ));
+            }
+            if maps.d2t.is_some() || maps.t2d.is_some() {
+                let (map, form) = vocab::decide(maps, rows, vocab, warnings)?;
+                if form != MapForm::Identity {
+                    return Err(contradiction(
+                        &format!("the map leads to {} tokens", map.len()),
+                        &format!("there is no tensor {HEAD}"),
+                        "a head of its own with a reduced vocabulary",
+                    ));
+                }
+            }
+            return Ok(Head {
+                own,
+                rows,
+                map: VocabMap::Identity,
+                form: MapForm::Identity,
+                order: None,
+            });
+        }
+        if let Some(said) = self.draft_vocab.filter(|said| *said != rows) {
+            return Err(contradiction(
+                &format!("draft_vocab_size is {said}"),
+                &format!("{HEAD} has {rows} rows"),
+                "the same number",
+            ));
+        }
+        if version == Version::Eagle1 && rows != vocab {
+            return Err(contradiction(
+                &format!("{HEAD} has {rows} rows"),
+                &format!("the vocabulary has {vocab}"),
+                "one row a token",
+            ));
+        }
+        let (ids, form) = vocab::decide(maps, rows, vocab, warnings)?;
+        if form != MapForm::Identity
+            && let Some(beyond) = ids.iter().find(|id| **id as usize >= target.vocab)
+        {
+            return Err(contradiction(
+                &format!("d2t leads to token {beyond}"),
+                &format!("the target's vocabulary has {}", target.vocab),
+                "a head made for a target with this vocabulary",
+            ));
+        }
+        if vocab != target.vocab {
+            warnings.push(format!("the head was made for {vocab} tokens, the target has {}; tokens that only one has are not guessed", target.vocab));
+        }
+        let mut order: Vec<(u32, usize)> = ids.iter().copied().zip(0..).collect();
+        order.retain(|(id, _)| (*id as usize) < target.vocab);
+        order.sort_unstable();
+        let moved =
+            order.len() != rows || order.iter().enumerate().any(|(at, (_, row))| at != *row);
+        let ids: Vec<u32> = order.iter().map(|(id, _)| *id).collect();
+        let map = if ids.len() == target.vocab {
+            VocabMap::Identity
+        } else {
+            VocabMap::Reduced(ids.into())
+        };
+        let rows = order.len();
+        let order = moved.then(|| order.iter().map(|(_, row)| *row).collect());
+        Ok(Head {
+            own,
+            rows,
+            map,
+            form,
+            order,
+        })
+    }
+}
+
+/// What gives the logits.
+struct Head {
+    own: bool,
+    rows: usize,
+    map: VocabMap,
+    form: MapForm,
+    order: Option<Vec<usize>>,
+}
+
+impl Resolved {
+    /// Compares the file's shapes with what the configuration needs.
+    ///
+    /// # Errors
+    /// The first tensor that is missing, of another shape, or without a place.
+    pub fn check(&self, shapes: &Shapes) -> Result<(), Problem> {
+        let mut left: BTreeSet<&str> = shapes.keys().map(String::as_str).collect();
+        for (name, mut expected, why) in self.config.tensors() {
+            let tied = name == "lm_head.weight" && !shapes.contains_key(&name);
+            let source = if tied { "embed_tokens.weight" } else { &name };
+            let Some(found) = shapes.get(source) else {
+                let accepted = format!("one of shape {expected:?}, {why}");
+                return Err(Problem::MissingTensor {
+                    tensor: name,
+                    accepted,
+                });
+            };
+            if name == "embed_tokens.weight"
+                || (name == "lm_head.weight" && (tied || self.order.is_some()))
+            {
+                expected[0] = found.first().copied().unwrap_or(0);
+            }
+            if *found != expected {
+                return Err(Problem::Shape {
+                    tensor: name,
+                    found: found.clone(),
+                    expected,
+                    why,
+                });
+            }
+            left.remove(source);
+        }
+        match left.into_iter().find(|name| !self.dropped.contains(*name)) {
+            None => Ok(()),
+            Some(name) => Err(Problem::UnknownTensor {
+                tensor: name.to_owned(),
+                why: format!(
+                    "{} as the configuration has it is without it{}",
+                    self.config.version.name(),
+                    if name.starts_with(LAYER0) {
+                        ""
+                    } else {
+                        " (layers are numbered from 0)"
+                    }
+                ),
+            }),
+        }
+    }
+}
+
+/// A norm that a key switches on and a tensor makes possible: both or neither.
+fn flagged(key: &str, said: Option<bool>, tensor: &str, there: bool) -> Result<bool, Problem> {
+    let said = said.unwrap_or(false);
+    if said == there {
+        return Ok(there);
+    }
+    Err(contradiction(
+        &format!("{key} is {said}"),
+        &format!(
+            "tensor {tensor} is {}",
+            if there { "there" } else { "missing" }
+        ),
+        "true with the tensor, or false without it",
+    ))
+}
+
+/// A bias that its tensor decides; a key that promises one that is missing is an error.
+fn biased(
+    key: &str,
+    said: Option<bool>,
+    tensor: &str,
+    there: bool,
+    warnings: &mut Vec<String>,
+) -> Result<(), Problem> {
+    match said {
+        Some(true) if !there => flagged(key, said, tensor, there).map(drop),
+        Some(false) | None if there => {
+            warnings.push(format!(
+                "{key} is {}; the file has {tensor}, which is used",
+                said.map_or("missing", |_| "false")
+            ));
+            Ok(())
+        }
+        _ => Ok(()),
+    }
+}
+
+fn contradiction(one: &str, other: &str, accepted: &str) -> Problem {
+    Problem::Contradiction {
+        one: one.to_owned(),
+        other: other.to_owned(),
+        accepted: accepted.to_owned(),
+    }
+}

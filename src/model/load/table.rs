@@ -1,0 +1,228 @@
+//! Tables of tensors: what the headers of a checkpoint's files say of them, whatever the container.
+
+use std::{
+    collections::BTreeMap,
+    fs::File,
+    io::{Read, Seek, SeekFrom},
+    path::Path,
+    sync::Arc,
+};
+
+use super::{
+    LoadError, Problem, Stored, StoredType, file, gguf, names, pickle,
+    safetensors::{Header, Index, TensorInfo},
+};
+
+pub(crate) const SINGLE: &str = "model.safetensors";
+pub(crate) const INDEX: &str = "model.safetensors.index.json";
+
+/// The tensors of a checkpoint, by name.
+pub(crate) type Table = BTreeMap<String, Entry>;
+
+/// Where a tensor lies.
+#[derive(Clone, Debug)]
+pub(crate) struct Entry {
+    pub(crate) file: Arc<Path>,
+    /// The file's name for it.
+    pub(crate) name: String,
+    pub(crate) dtype: StoredType,
+    pub(crate) shape: Vec<usize>,
+    /// Offset in the file.
+    pub(crate) begin: u64,
+    pub(crate) bytes: usize,
+    /// Heads whose rows are in interleaved rotary order.
+    pub(crate) interleaved: Option<usize>,
+}
+
+impl Entry {
+    pub(crate) fn read(&self, name: &str) -> Result<Stored, LoadError> {
+        let fail =
+            |source| Problem::io(&format!("read tensor {}", self.name), source).in_file(&self.file);
+        let mut file = File::open(&self.file).map_err(fail)?;
+        file.seek(SeekFrom::Start(self.begin)).map_err(fail)?;
+        let mut bytes = vec![0; self.bytes];
+        file.read_exact(&mut bytes).map_err(fail)?;
+        let mut stored = Stored {
+            name: name.to_owned(),
+            dtype: self.dtype,
+            shape: self.shape.clone(),
+            bytes,
+        };
+        if let Some(heads) = self.interleaved {
+            names::half_split(&mut stored, heads);
+        }
+        Ok(stored)
+    }
+}
+
+pub(crate) fn open_file(path: &Path) -> Result<(File, u64), LoadError> {
+    let fail = |source| Problem::io("open it", source).in_file(path);
+    file::open(path).map_err(fail)
+}
+
+pub(crate) fn read_json(path: &Path) -> Result<String, LoadError> {
+    let (mut json, len) = open_file(path)?;
+    if len > file::MAX_TEXT {
+        let what = "the length of the file".to_owned();
+        let (value, limit) = (len, file::MAX_TEXT);
+        return Err(Problem::TooLarge { what, value, limit }.in_file(path));
+    }
+    let mut text = String::new();
+    json.read_to_string(&mut text)
+        .map_err(|source| Problem::io("read it", source).in_file(path))?;
+    Ok(text)
+}
+
+/// The tensors of a directory of safetensors, single or with an index, by the files' names.
+pub(crate) fn safetensors(dir: &Path, warnings: &mut Vec<String>) -> Result<Table, LoadError> {
+    let (single, index) = (dir.join(SINGLE), dir.join(INDEX));
+    match (single.exists(), index.exists()) {
+        (true, false) => shard(&single),
+        (has_single, true) => sharded(dir, &index, has_single, warnings),
+        (false, false) => {
+            let problem = Problem::Unrecognised {
+                found: "there are no weights".to_owned(),
+                accepted: format!("a directory with {SINGLE} or {INDEX}"),
+            };
+            Err(problem.in_file(dir))
+        }
+    }
+}
+
+/// The metadata and the tensors of a GGUF file, by its own names.
+pub(crate) fn gguf(path: &Path) -> Result<(gguf::Metadata, Table), LoadError> {
+    let (mut file, len) = open_file(path)?;
+    let header = gguf::Header::read(&mut file, len).map_err(|p| p.in_file(path))?;
+    let shared: Arc<Path> = path.into();
+    let entry = |info: gguf::TensorInfo| {
+        let entry = Entry {
+            file: Arc::clone(&shared),
+            name: info.name.clone(),
+            dtype: info.dtype,
+            shape: info.shape,
+            begin: header.data.saturating_add(info.begin),
+            bytes: info.bytes,
+            interleaved: None,
+        };
+        (info.name, entry)
+    };
+    let table = header.tensors.into_iter().map(entry).collect();
+    Ok((header.metadata, table))
+}
+
+/// The tensors of one safetensors file, by its own names.
+fn shard(path: &Path) -> Result<Table, LoadError> {
+    let (mut file, len) = open_file(path)?;
+    let header = Header::read(&mut file, len).map_err(|p| p.in_file(path))?;
+    Ok(entries(path, header.tensors, header.data))
+}
+
+fn sharded(
+    dir: &Path,
+    path: &Path,
+    has_single: bool,
+    warnings: &mut Vec<String>,
+) -> Result<Table, LoadError> {
+    let index = Index::parse(&read_json(path)?).map_err(|p| p.in_file(path))?;
+    if has_single && !index.shards().contains(SINGLE) {
+        let problem = Problem::Contradiction {
+            one: format!("there is {SINGLE}"),
+            other: format!("{INDEX} does not name it"),
+            accepted: "one of the two, or an index that names the file".to_owned(),
+        };
+        return Err(problem.in_file(dir));
+    }
+    let mut shards = BTreeMap::new();
+    for name in index.shards() {
+        let file = dir.join(name);
+        if !file.exists() {
+            let tensor = index.weight_map.iter().find(|(_, shard)| *shard == name);
+            let problem = Problem::MissingShard {
+                tensor: tensor.map(|(tensor, _)| tensor.clone()).unwrap_or_default(),
+                shard: name.to_owned(),
+            };
+            return Err(problem.in_file(path));
+        }
+        shards.insert(name, shard(&file)?);
+    }
+    let holders = |tensor: &str| -> Vec<&str> {
+        let holds = shards.iter().filter(|(_, held)| held.contains_key(tensor));
+        holds.map(|(name, _)| *name).collect()
+    };
+    for (tensor, named) in &index.weight_map {
+        let holders = holders(tensor);
+        if let [_, _, ..] = holders[..] {
+            let problem = Problem::DuplicateTensor {
+                tensor: tensor.clone(),
+                places: holders.join(", "),
+            };
+            return Err(problem.in_file(path));
+        }
+        if holders.first() != Some(&named.as_str()) {
+            let problem = Problem::Elsewhere {
+                tensor: tensor.clone(),
+                shard: named.clone(),
+                elsewhere: holders
+                    .first()
+                    .map_or(String::new(), |s| format!("; {s} does")),
+            };
+            return Err(problem.in_file(path));
+        }
+    }
+    let mut entries = BTreeMap::new();
+    for (name, held) in shards {
+        for (tensor, entry) in held {
+            if !index.weight_map.contains_key(&tensor) {
+                let shard = name.to_owned();
+                return Err(Problem::Unlisted { tensor, shard }.in_file(path));
+            }
+            entries.insert(tensor, entry);
+        }
+    }
+    let bytes = entries
+        .values()
+        .fold(0_u64, |sum, entry| sum.saturating_add(entry.bytes as u64));
+    if let Some(total) = index.total_size.filter(|total| *total != bytes) {
+        warnings.push(format!(
+            "{INDEX}: total_size is {total}, but its tensors have {bytes} bytes"
+        ));
+    }
+    Ok(entries)
+}
+
+/// The tensors of a `.bin` file, by its own names.
+pub(crate) fn pickle(path: &Path) -> Result<Table, LoadError> {
+    let (mut file, len) = open_file(path)?;
+    let header = pickle::Header::read(&mut file, len).map_err(|p| p.in_file(path))?;
+    Ok(entries(path, header.tensors, 0))
+}
+
+fn entries(path: &Path, tensors: BTreeMap<String, TensorInfo>, data: u64) -> Table {
+    let file: Arc<Path> = path.into();
+    let entry = |(name, info): (String, TensorInfo)| {
+        let entry = Entry {
+            file: Arc::clone(&file),
+            name: name.clone(),
+            dtype: info.dtype,
+            shape: info.shape,
+            begin: data + info.begin,
+            bytes: info.bytes,
+            interleaved: None,
+        };
+        (name, entry)
+    };
+    tensors.into_iter().map(entry).collect()
+}
+
+/// Stored types, the one with most bytes first, joined by `+`.
+pub(crate) fn types<'e>(entries: impl Iterator<Item = &'e Entry>) -> String {
+    let mut bytes = BTreeMap::<StoredType, usize>::new();
+    for entry in entries {
+        let sum = bytes.entry(entry.dtype).or_default();
+        *sum = sum.saturating_add(entry.bytes);
+    }
+    let mut types: Vec<_> = bytes.into_iter().collect();
+    types.sort_by_key(|(dtype, bytes)| (std::cmp::Reverse(*bytes), *dtype));
+    let types: Vec<_> = types.iter().map(|(dtype, _)| dtype.name()).collect();
+    types.join("+")
+}
