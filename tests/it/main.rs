@@ -6,6 +6,7 @@ mod docs;
 mod engine;
 mod fixtures;
 mod forward;
+mod heads;
 mod law;
 mod load;
 mod lossless;
