@@ -238,7 +238,8 @@ fn case_33_own_tensors_are_used_and_missing_ones_borrowed() {
         tokens: None,
         ..e3()
     };
-    let opened = open(dir(&head, tied).path());
+    let dir = dir(&head, tied);
+    let opened = open(dir.path());
     assert!(opened.config().own_head);
     let (one, other) = (
         opened.stored("embed_tokens.weight").unwrap(),
