@@ -7,6 +7,7 @@ mod eagle;
 mod engine;
 mod fixtures;
 mod forward;
+mod heads;
 mod law;
 mod load;
 mod lossless;

@@ -85,3 +85,84 @@ fn reads_headers_only() {
     assert!(len > 100_000, "the fixture has weights");
     assert_eq!(eyrie(&["inspect", "@tt"]).code, 0);
 }
+
+fn head_and_target() -> (tempfile::TempDir, String, String) {
+    let scratch = tempfile::tempdir().unwrap();
+    let (head, target) = (scratch.path().join("head"), scratch.path().join("target"));
+    eyrie_fixtures::head::e3().write_bin(&head).unwrap();
+    let fixture = eyrie_fixtures::Fixture {
+        hidden: 64,
+        head_dim: 16,
+        ..eyrie_fixtures::tt()
+    };
+    fixture.write_dir(&target).unwrap();
+    let text = |path: std::path::PathBuf| path.to_str().unwrap().to_owned();
+    (scratch, text(head), text(target))
+}
+
+#[test]
+fn heads_are_understood_with_their_target() {
+    let (_scratch, head, target) = head_and_target();
+    let report = eyrie(&["inspect", &head, "--model", &target, "--json"]).result();
+    let keys: Vec<_> = report.as_object().unwrap().keys().cloned().collect();
+    assert_eq!(keys, KEYS);
+    for (key, value) in [
+        ("format", serde_json::json!("eagle3")),
+        ("source", "safeailab".into()),
+        ("taps", [2, 3, 4].as_slice().into()),
+        ("taps_convention", "default".into()),
+        ("draft_vocab", 31.into()),
+        ("target_hidden", 64.into()),
+        ("vocab_map", "offsets".into()),
+        ("embedding", "target".into()),
+        ("lm_head", "own".into()),
+        ("max_position", 2048.into()),
+        ("dtype", "f32".into()),
+        ("tensors", 15.into()),
+    ] {
+        assert_eq!(report[key], value, "{key}");
+    }
+    let ran = eyrie(&[
+        "inspect",
+        &head,
+        "--model",
+        &target,
+        "--head-theta",
+        "5e5",
+        "--head-context",
+        "77",
+    ]);
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    let line = |text: &str| ran.out.lines().any(|line| line == text);
+    assert!(
+        line("taps            2, 3, 4") && line("max_position    77"),
+        "{}",
+        ran.out
+    );
+    assert!(ran.out.contains("theta 500000"), "{}", ran.out);
+}
+
+#[test]
+fn flags_of_heads_are_for_heads() {
+    let (_scratch, head, target) = head_and_target();
+    let failed = |args: &[&str], part: &str| {
+        let ran = eyrie(args);
+        assert_eq!(ran.code, 1, "{}", ran.err);
+        assert!(ran.err.contains(part), "{part:?} is not in: {}", ran.err);
+    };
+    failed(&["inspect", &head], "give --model");
+    failed(&["inspect", &target, "--model", &target], "--model: ");
+    failed(&["inspect", &target, "--head-theta", "5"], "--head-theta: ");
+    failed(
+        &[
+            "inspect",
+            &head,
+            "--model",
+            &target,
+            "--taps-convention",
+            "output",
+        ],
+        "lists no taps",
+    );
+    failed(&["inspect", &head, "--model", &head], "--model");
+}

@@ -103,7 +103,7 @@ impl Declared {
             let there = if fc_bias { "has" } else { "has no" };
             warnings.push(format!("the configuration says that the bias of fc is {said}; the file {there} fc.bias, which decides"));
         }
-        let embed_norm = has("embed_norm.weight");
+        let embed_norm = !eagle3 && has("embed_norm.weight");
         let input_norm = has("layers.0.input_layernorm.weight");
         if let Some(said) = self.layernorms {
             for name in [
