@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 use clap::ValueEnum;
 
 use super::{
-    args::{GenerateArgs, RuleKind},
+    args::{Device, GenerateArgs, RuleKind},
     error::Unwritable,
     jobs::jobs,
     models::Models,
@@ -29,6 +29,10 @@ pub(super) fn run(args: &GenerateArgs) -> Result<bool> {
     let jobs = jobs(&plan)?;
     let mut models = Models::open(&mut plan)?;
     if args.print_config {
+        if plan.device != Device::Cpu {
+            let (target, _) = models.load(&plan)?;
+            plan.measured(target.row_invariant());
+        }
         let mut out = std::io::stdout().lock();
         writeln!(out, "{}", serde_json::to_string_pretty(&plan)?).map_err(Unwritable)?;
         return Ok(true);
@@ -42,6 +46,7 @@ pub(super) fn run(args: &GenerateArgs) -> Result<bool> {
     };
     let kv_tokens = models.kv_tokens;
     let (target, drafter) = models.load(&plan)?;
+    plan.measured(target.row_invariant());
     let opened = models.target;
     let (eos, valid) = (opened.eos(), opened.valid());
     let rule: Box<dyn Rule> = match plan.rule {
@@ -103,6 +108,12 @@ fn header(plan: &Plan) -> Result<()> {
         line += &format!(", depth {depth}, pick {}", word(&pick));
     }
     line += &format!(", rule {}", word(&plan.rule));
+    if plan.device != Device::Cpu {
+        line += &format!(", {}, row_invariant: {}", plan.device, plan.row_invariant);
+        if plan.row_invariant == "no" {
+            line += " (the law is promised, not the tokens of a seed)";
+        }
+    }
     if let Some(request) = &plan.request {
         line += &format!(", temperature {}", request.sampling.temperature);
     }

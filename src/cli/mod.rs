@@ -21,7 +21,9 @@ use std::{
 use clap::Parser;
 use tracing_subscriber::EnvFilter;
 
-pub use args::{Cli, Command, DrafterKind, Dtype, GenerateArgs, InspectArgs, PickKind, RuleKind};
+pub use args::{
+    Cli, Command, Device, DrafterKind, Dtype, GenerateArgs, InspectArgs, PickKind, RuleKind,
+};
 pub use error::Usage;
 pub use models::Opened;
 pub use plan::Plan;

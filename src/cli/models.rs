@@ -5,7 +5,7 @@ use std::{path::Path, sync::Arc};
 use anyhow::{Context, Result, bail};
 
 use super::{
-    args::{DrafterKind, Dtype, PickKind},
+    args::{Device, DrafterKind, Dtype, PickKind},
     plan::Plan,
     progress::Busy,
     say,
@@ -14,7 +14,7 @@ use crate::{
     TokenId,
     draft::{Drafter, ModelDrafter, Ngram, NoDrafter, Pick, Script},
     kernels::Format,
-    model::{self, Llama, LoadOptions, Target, load::Checkpoint},
+    model::{self, Llama, LoadOptions, Target, TensorLlama, load::Checkpoint},
     text::{Agreement, ChatTemplate, TextError, Tokenizer, Vocabulary},
 };
 
@@ -116,11 +116,14 @@ impl Opened {
             threads: Some(plan.threads),
         };
         let mut progress = |done, all| busy.reached(done, all);
-        Ok(Arc::new(Llama::load_with(
-            &self.checkpoint,
-            &options,
-            &mut progress,
-        )?))
+        let Device::Cuda(index) = plan.device else {
+            let model = Llama::load_with(&self.checkpoint, &options, &mut progress)?;
+            return Ok(Arc::new(model));
+        };
+        let about = || format!("--device {}", plan.device);
+        let device = candle_core::Device::new_cuda(index).with_context(about)?;
+        let model = TensorLlama::load_with(&self.checkpoint, &options, &device, &mut progress);
+        Ok(Arc::new(model.with_context(about)?))
     }
 }
 

@@ -10,7 +10,7 @@ use anyhow::{Context, Result};
 use serde::Serialize;
 
 use super::{
-    args::{DrafterKind, Dtype, GenerateArgs, PickKind, RuleKind},
+    args::{Device, DrafterKind, Dtype, GenerateArgs, PickKind, RuleKind},
     error::usage,
     request_args::flag,
 };
@@ -41,7 +41,10 @@ pub struct Plan {
     /// Type of the output head's weights.
     pub head_dtype: Dtype,
     /// Where it computes.
-    pub device: String,
+    pub device: Device,
+    /// `yes` if a row's bits do not depend on the rows it is fed with: by construction on the CPU,
+    /// measured when the target is loaded elsewhere. If `no`, the law is promised, not the tokens.
+    pub row_invariant: &'static str,
     /// Threads.
     pub threads: usize,
     /// Most sequences in a pass.
@@ -90,6 +93,17 @@ impl Plan {
         if args.concurrency.is_some() && args.requests.is_none() {
             return usage("--concurrency", "needs --requests");
         }
+        for (flag, dtype) in [
+            ("--dtype", Some(args.dtype)),
+            ("--head-dtype", args.head_dtype),
+        ] {
+            let floats = [Dtype::AsStored, Dtype::F32, Dtype::Bf16, Dtype::F16];
+            if args.device != Device::Cpu && !dtype.is_none_or(|dtype| floats.contains(&dtype)) {
+                let device = args.device;
+                let reason = format!("as-stored, f32, bf16 and f16 are accepted on {device}");
+                return usage(flag, reason);
+            }
+        }
         let max_batch = usize::from(args.max_batch);
         let concurrency = args.concurrency.map_or(max_batch, usize::from);
         if concurrency > max_batch {
@@ -107,7 +121,8 @@ impl Plan {
             pick: drafts.then_some(pick),
             dtype: args.dtype,
             head_dtype: args.head_dtype.unwrap_or(args.dtype),
-            device: args.device.clone(),
+            device: args.device,
+            row_invariant: word(true),
             threads: args.threads.map_or_else(cores, usize::from),
             max_batch,
             kv_tokens: args.kv_tokens.map(|n| n as usize),
@@ -133,7 +148,7 @@ impl Plan {
         let whole = context.saturating_mul(self.max_batch);
         let tokens = *self.kv_tokens.get_or_insert(whole.min(most));
         let bytes = tokens.saturating_mul(width);
-        if Vec::<u8>::new().try_reserve_exact(bytes).is_err() {
+        if self.device == Device::Cpu && Vec::<u8>::new().try_reserve_exact(bytes).is_err() {
             let reason = format!(
                 "{tokens} tokens need {} MiB, more than there is",
                 bytes >> 20
@@ -141,6 +156,11 @@ impl Plan {
             return usage("--kv-tokens", reason);
         }
         Ok(tokens)
+    }
+
+    /// Notes what was found of the target.
+    pub(super) fn measured(&mut self, row_invariant: bool) {
+        self.row_invariant = word(row_invariant);
     }
 
     /// How errors call the file of rounds.
@@ -156,6 +176,10 @@ impl Plan {
             ..self.clone()
         }
     }
+}
+
+fn word(holds: bool) -> &'static str {
+    if holds { "yes" } else { "no" }
 }
 
 fn request(args: &GenerateArgs) -> Result<Option<RequestSpec>> {
