@@ -23,7 +23,7 @@ sources=$(dirname "$manifest")/src
 mkdir -p "$stubs"
 stub() {
     local library=$1 soname=$2 folder=$3
-    grep -rhoE 'pub fn [a-z]+[A-Z][A-Za-z0-9_]*\(' "$sources/$folder/sys" | sed -E 's/pub fn (.*)\(/void \1(void) {}/' |
+    grep -rhoE 'pub unsafe fn [a-z]+[A-Z][A-Za-z0-9_]*\(' "$sources/$folder/sys" | sed -E 's/pub unsafe fn (.*)\(/void \1(void) {}/' |
         sort -u >"$stubs/$library.c"
     cc -shared -fPIC -w -o "$stubs/lib$library.so" -Wl,-soname,"$soname" "$stubs/$library.c"
 }

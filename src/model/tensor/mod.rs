@@ -18,6 +18,8 @@ mod invariance;
 mod linear;
 mod pass;
 
+use std::collections::BTreeMap;
+
 use candle_core::{Device, DeviceLocation, Tensor};
 
 pub use invariance::RowInvariance;
@@ -155,7 +157,7 @@ impl TensorLlama {
         }
     }
 
-    /// `[rows, hidden]`: the final norm and the head of rows of the last tap.
+    /// `[rows, hidden]` of the last tap to `[rows, vocab]`.
     fn logits(&self, x: &Tensor) -> Result<Tensor> {
         let normed = rms_norm(x, &self.norm, self.shape().eps)?;
         self.lm_head.apply(&normed)
@@ -207,12 +209,16 @@ impl Target for TensorLlama {
         let pass = Pass::new(rows, txn, shape, &self.device, self.context())?;
         let embedded = self.embed(rows.tokens());
         let at = (rows.len(), shape.hidden);
-        let mut streams = vec![Tensor::from_slice(embedded.as_slice(), at, &self.device)?];
+        let mut x = Tensor::from_slice(embedded.as_slice(), at, &self.device)?;
+        let mut streams = BTreeMap::new();
         for (i, layer) in self.layers.iter().enumerate() {
-            let x = layer.forward(i, &streams[i], txn, &pass)?;
-            streams.push(x);
+            if taps.contains(&i) {
+                streams.insert(i, x.clone());
+            }
+            x = layer.forward(i, &x, txn, &pass)?;
         }
-        let tapped: Vec<&Tensor> = taps.iter().map(|tap| &streams[*tap]).collect();
+        streams.insert(self.layers(), x.clone());
+        let tapped: Vec<&Tensor> = taps.iter().map(|tap| &streams[tap]).collect();
         let taps = match tapped[..] {
             [] => None,
             _ => Some(matrix(&Tensor::cat(&tapped, 1)?)?),
@@ -226,7 +232,7 @@ impl Target for TensorLlama {
             Matrix::zeros(0, self.vocab())
         } else {
             let wanted = Tensor::new(wanted, &self.device)?;
-            matrix(&self.logits(&streams[self.layers()].index_select(&wanted, 0)?)?)?
+            matrix(&self.logits(&x.index_select(&wanted, 0)?)?)?
         };
         Ok(Forward { logits, taps })
     }

@@ -84,10 +84,9 @@ fn the_first_three_tokens_have_the_targets_law(device: &Device) {
         Arc::new(on_device(&table(&rows), device))
     };
     let law = joint(1.0, 4);
-    let rules: [(fn() -> Box<dyn Rule>, Pick); 2] = [
-        (|| Box::new(Match), Pick::Coupled),
-        (|| Box::new(Rejection), Pick::Drawn),
-    ];
+    let matching: fn() -> Box<dyn Rule> = || Box::new(Match);
+    let rejecting: fn() -> Box<dyn Rule> = || Box::new(Rejection);
+    let rules = [(matching, Pick::Coupled), (rejecting, Pick::Drawn)];
     for (seed, (rule, pick)) in (1..).zip(rules) {
         let lab = Lab::new(on(1.0)).with(|lab| lab.rule = rule);
         let request = Request {
