@@ -73,7 +73,7 @@ pub struct GenerateArgs {
     /// Weights of the output head are converted to this type instead [default: --dtype]
     #[arg(long, value_enum, value_name = "TYPE")]
     pub head_dtype: Option<Dtype>,
-    /// Where the models compute: cpu, or cuda[:N] in a build with that feature
+    /// Where the models compute: cpu; or cuda, cuda:N in a build with that feature
     #[arg(long, default_value_t = Device::Cpu, value_parser = device)]
     pub device: Device,
     /// Threads to compute with, 1 to 1024 [default: all cores]
