@@ -1,9 +1,9 @@
 //! The command line as typed.
 
-use std::path::PathBuf;
+use std::{fmt, path::PathBuf};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use super::{head_args::HeadArgs, request_args::RequestArgs, tree::TreeSize};
 
@@ -95,9 +95,9 @@ pub struct SetupArgs {
     /// Weights of the output head are converted to this type instead [default: --dtype]
     #[arg(long, value_enum, value_name = "TYPE")]
     pub head_dtype: Option<Dtype>,
-    /// Where to compute: cpu
-    #[arg(long, default_value = "cpu", value_parser = device)]
-    pub device: String,
+    /// Where the models compute: cpu; or cuda, cuda:N in a build with that feature
+    #[arg(long, default_value_t = Device::Cpu, value_parser = device)]
+    pub device: Device,
     /// Threads to compute with, 1 to 1024 [default: all cores]
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub threads: Option<u16>,
@@ -264,12 +264,44 @@ fn share(text: &str) -> Result<f64, String> {
     number.ok_or_else(|| "a number above 0 and below 1 is accepted".to_owned())
 }
 
-fn device(text: &str) -> Result<String, String> {
-    match text.split_once(':').unwrap_or((text, "0")) {
-        ("cpu", _) if text == "cpu" => Ok(text.to_owned()),
-        ("cuda", index) if index.parse::<u32>().is_ok() => {
-            Err("this build has no CUDA support; cpu is accepted".to_owned())
+/// Where a model computes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Device {
+    /// The slice kernels of this program.
+    Cpu,
+    /// The NVIDIA GPU of this number.
+    Cuda(usize),
+}
+
+impl fmt::Display for Device {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Cpu => f.write_str("cpu"),
+            Self::Cuda(index) => write!(f, "cuda:{index}"),
         }
-        _ => Err("cpu is accepted".to_owned()),
+    }
+}
+
+impl Serialize for Device {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+fn device(text: &str) -> Result<Device, String> {
+    let accepted = if cfg!(feature = "cuda") {
+        "cpu and cuda:N are accepted"
+    } else {
+        "cpu is accepted"
+    };
+    let index = text.strip_prefix("cuda").map(|rest| match rest {
+        "" => Some(0),
+        _ => rest.strip_prefix(':')?.parse().ok(),
+    });
+    match (text, index) {
+        ("cpu", _) => Ok(Device::Cpu),
+        (_, Some(Some(index))) if cfg!(feature = "cuda") => Ok(Device::Cuda(index)),
+        (_, Some(Some(_))) => Err(format!("this build has no CUDA support; {accepted}")),
+        _ => Err(accepted.to_owned()),
     }
 }

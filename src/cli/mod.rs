@@ -26,8 +26,8 @@ use clap::Parser;
 use tracing_subscriber::EnvFilter;
 
 pub use args::{
-    Cli, Command, DrafterKind, Dtype, GenerateArgs, InspectArgs, JudgeArgs, PickKind, RuleKind,
-    SetupArgs,
+    Cli, Command, Device, DrafterKind, Dtype, GenerateArgs, InspectArgs, JudgeArgs, PickKind,
+    RuleKind, SetupArgs,
 };
 pub use error::Usage;
 pub use head_args::{HeadArgs, NormOutputArg, TapsArg};

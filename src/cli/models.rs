@@ -5,7 +5,7 @@ use std::{path::Path, sync::Arc};
 use anyhow::{Context, Result, bail};
 
 use super::{
-    args::{DrafterKind, Dtype, PickKind},
+    args::{Device, DrafterKind, Dtype, PickKind},
     progress::Busy,
     say,
     setup::Setup,
@@ -17,7 +17,7 @@ use crate::{
         eagle::{EagleDrafter, Head, HeadCheckpoint, TargetFacts},
     },
     kernels::Format,
-    model::{self, Llama, LoadOptions, Target, load::Checkpoint},
+    model::{self, Llama, LoadOptions, Target, TensorLlama, load::Checkpoint},
     text::{Agreement, ChatTemplate, TextError, Tokenizer, Vocabulary},
 };
 
@@ -119,11 +119,14 @@ impl Opened {
             threads: Some(setup.threads),
         };
         let mut progress = |done, all| busy.reached(done, all);
-        Ok(Arc::new(Llama::load_with(
-            &self.checkpoint,
-            &options,
-            &mut progress,
-        )?))
+        let Device::Cuda(index) = setup.device else {
+            let model = Llama::load_with(&self.checkpoint, &options, &mut progress)?;
+            return Ok(Arc::new(model));
+        };
+        let about = || format!("--device {}", setup.device);
+        let device = candle_core::Device::new_cuda(index).with_context(about)?;
+        let model = TensorLlama::load_with(&self.checkpoint, &options, &device, &mut progress);
+        Ok(Arc::new(model.with_context(about)?))
     }
 }
 

@@ -10,7 +10,7 @@ use anyhow::{Context, Result};
 use serde::Serialize;
 
 use super::{
-    args::{DrafterKind, Dtype, PickKind, RuleKind, SetupArgs},
+    args::{Device, DrafterKind, Dtype, PickKind, RuleKind, SetupArgs},
     error::usage,
     head_args::HeadArgs,
     tree::TreeSize,
@@ -43,7 +43,10 @@ pub struct Setup {
     /// Type of the output head's weights.
     pub head_dtype: Dtype,
     /// Where it computes.
-    pub device: String,
+    pub device: Device,
+    /// `yes` if a row's bits do not depend on the rows it is fed with: by construction on the CPU,
+    /// measured when the target is loaded elsewhere. If `no`, the law is promised, not the tokens.
+    pub row_invariant: &'static str,
     /// Threads.
     pub threads: usize,
     /// Most sequences in a pass.
@@ -79,6 +82,7 @@ impl Setup {
         if args.allow_tokenizer_mismatch && drafter != DrafterKind::Model {
             return usage("--allow-tokenizer-mismatch", "needs --drafter model");
         }
+        floats(args)?;
         let cores = || std::thread::available_parallelism().map_or(1, usize::from);
         Ok(Self {
             model: args.model.clone(),
@@ -90,7 +94,8 @@ impl Setup {
             pick: pick.filter(|_| drafts),
             dtype: args.dtype,
             head_dtype: args.head_dtype.unwrap_or(args.dtype),
-            device: args.device.clone(),
+            device: args.device,
+            row_invariant: word(true),
             threads: args.threads.map_or_else(cores, usize::from),
             max_batch: usize::from(args.max_batch),
             kv_tokens: args.kv_tokens.map(|n| n as usize),
@@ -121,7 +126,7 @@ impl Setup {
         let whole = context.saturating_mul(self.max_batch);
         let tokens = *self.kv_tokens.get_or_insert(whole.min(most));
         let bytes = tokens.saturating_mul(width).saturating_add(beside);
-        if Vec::<u8>::new().try_reserve_exact(bytes).is_err() {
+        if self.device == Device::Cpu && Vec::<u8>::new().try_reserve_exact(bytes).is_err() {
             let reason = format!(
                 "{tokens} tokens need {} MiB, more than there is",
                 bytes >> 20
@@ -130,6 +135,32 @@ impl Setup {
         }
         Ok(tokens)
     }
+
+    /// Notes what was found of the target.
+    pub(super) fn measured(&mut self, row_invariant: bool) {
+        self.row_invariant = word(row_invariant);
+    }
+}
+
+/// A promise, in a word.
+fn word(holds: bool) -> &'static str {
+    if holds { "yes" } else { "no" }
+}
+
+/// Refuses types that only the CPU computes with, elsewhere.
+fn floats(args: &SetupArgs) -> Result<()> {
+    let floats = [Dtype::AsStored, Dtype::F32, Dtype::Bf16, Dtype::F16];
+    for (flag, dtype) in [
+        ("--dtype", Some(args.dtype)),
+        ("--head-dtype", args.head_dtype),
+    ] {
+        if args.device != Device::Cpu && !dtype.is_none_or(|dtype| floats.contains(&dtype)) {
+            let device = args.device;
+            let reason = format!("as-stored, f32, bf16 and f16 are accepted on {device}");
+            return usage(flag, reason);
+        }
+    }
+    Ok(())
 }
 
 /// Refuses a tree where nothing grows one, or nothing can judge it.

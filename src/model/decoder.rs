@@ -4,6 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use super::{
     block::{Block, Pass, Scratch, Shape},
+    limits::Limits,
     linear::Linear,
     plan::Plan,
     rows::Rows,
@@ -11,7 +12,7 @@ use super::{
 use crate::{
     Matrix, TokenId,
     cache::Txn,
-    error::{ErrorKind, Result},
+    error::Result,
     kernels::{Exec, Format, rms_norm},
 };
 
@@ -37,31 +38,14 @@ pub struct Forward {
 }
 
 impl Decoder {
-    pub(super) fn check(&self, rows: &Rows, txn: &Txn<'_>, taps: &[usize]) -> Result<()> {
-        if let Some(token) = rows.tokens().iter().find(|t| **t as usize >= self.vocab) {
-            let vocab = self.vocab;
-            return Err(
-                ErrorKind::Rows(format!("token {token}, accepted are ids below {vocab}")).into(),
-            );
+    /// What the network can be fed, with keys and values in host memory.
+    pub(super) fn limits(&self) -> Limits<'static> {
+        Limits {
+            vocab: self.vocab,
+            layers: self.layers.len(),
+            width: self.shape.kv_heads * self.shape.head_dim,
+            device: None,
         }
-        let width = self.shape.kv_width();
-        if txn.width() != width {
-            let found = txn.width();
-            return Err(ErrorKind::Cache(format!(
-                "keys of {found} values, accepted are the network's {width}"
-            ))
-            .into());
-        }
-        if let Some(tap) = taps.iter().find(|tap| **tap > self.layers.len()) {
-            let layers = self.layers.len();
-            return Err(ErrorKind::Setting {
-                name: "tap",
-                value: tap.to_string(),
-                accepted: format!("accepted are 0 (embeddings) to {layers} (after the last layer)"),
-            }
-            .into());
-        }
-        Ok(())
     }
 
     pub(super) fn forward(

@@ -23,7 +23,8 @@ use crate::{
 /// A model that the engine decodes with.
 ///
 /// The bits of a row's logits and taps depend on the row's own path alone: not on the other rows of
-/// the pass, on where the pass was cut, on slots, or on threads.
+/// the pass, on where the pass was cut, on slots, or on threads. A target that does not have this
+/// [says so](Self::row_invariant).
 pub trait Target: Send + Sync + Debug {
     /// Width of the logits; tokens are below it.
     fn vocab(&self) -> usize;
@@ -39,6 +40,12 @@ pub trait Target: Send + Sync + Debug {
 
     /// A cache of `slots` tokens for this model.
     fn new_cache(&self, slots: usize) -> KvCache;
+
+    /// Whether a row's bits depend on its own path alone. If not, what is emitted has the law of
+    /// this target, and the tokens of a seed depend on which rows were fed together.
+    fn row_invariant(&self) -> bool {
+        true
+    }
 
     /// Embeddings of `tokens`, `[tokens, hidden]`: tap 0. Tokens must be below
     /// [`vocab`](Self::vocab).
@@ -73,7 +80,7 @@ pub struct LoadOptions {
 /// A llama decoder on the CPU: weights as stored or converted, everything else in `f32`.
 #[derive(Debug)]
 pub struct Llama {
-    decoder: Decoder,
+    pub(super) decoder: Decoder,
     threads: Threads,
 }
 
@@ -173,7 +180,7 @@ impl Target for Llama {
     }
 
     fn forward(&self, rows: &Rows, txn: &mut Txn<'_>, taps: &[usize]) -> Result<Forward> {
-        self.decoder.check(rows, txn, taps)?;
+        self.decoder.limits().check(rows, txn, taps)?;
         let work = rows.len() * self.decoder.work();
         self.threads
             .run(work, |exec| self.decoder.forward(rows, txn, taps, exec))

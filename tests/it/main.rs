@@ -2,6 +2,7 @@
 
 mod cases;
 mod cli;
+mod device;
 mod docs;
 mod eagle;
 mod engine;

@@ -24,7 +24,7 @@ use crate::{
 /// shown from its start. While the cache has no room for its rows they wait, and drafting goes on when
 /// there is some; if more rows wait than the cache holds at all, the sequence with the most is given
 /// up.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct EagleDrafter {
     sequences: Sequences,
     shape: Shape,

@@ -16,7 +16,7 @@ const CHUNK: usize = 64;
 
 /// A head, its cache, and what it knows of each sequence. A sequence that is not known is not
 /// drafted for.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(super) struct Sequences {
     head: Arc<Head>,
     cache: KvCache,
@@ -192,15 +192,25 @@ impl Sequences {
         self.known.remove(&seq);
     }
 
+    /// The state of `seq`, with its rows fed as far as they can be; it is read off a copy, so that
+    /// looking changes nothing.
     pub(super) fn state(&mut self, seq: SeqId) -> Result<Option<HeadState>> {
-        self.settle(seq)?;
-        let Some(known) = self.known.get(&seq) else {
+        const COPY: SeqId = SeqId(u64::MAX);
+        let Some(known) = self.known.get(&seq).cloned() else {
             return Ok(None);
         };
+        self.cache.fork(seq, COPY, self.cache.committed(seq))?;
+        self.known.insert(COPY, known);
+        let state = self.settle(COPY).map(|()| self.read(COPY));
+        self.forget(COPY);
+        state
+    }
+
+    /// What is fed of `seq`, and what waits.
+    fn read(&mut self, seq: SeqId) -> Option<HeadState> {
+        let waiting = self.known.get(&seq)?.features().to_vec();
         let rows = self.cache.committed(seq);
-        let Some(txn) = Txn::begin(&mut self.cache, &[]) else {
-            return Ok(None);
-        };
+        let txn = Txn::begin(&mut self.cache, &[])?;
         let width = txn.width();
         let read = |all: &[f32]| -> Vec<f32> {
             let slots = txn.prefix(seq).iter().map(|slot| *slot as usize * width);
@@ -210,11 +220,11 @@ impl Sequences {
             let (k, v) = txn.layer(layer);
             (read(k), read(v))
         });
-        Ok(Some(HeadState {
+        Some(HeadState {
             rows,
             layers: layers.collect(),
-            waiting: known.features().to_vec(),
-        }))
+            waiting,
+        })
     }
 }
 

@@ -186,6 +186,7 @@ pub(crate) fn every_flag_changes_the_configuration() {
     for (flag, value) in CONSTANT {
         let config = config(&[PROMPT, &[&format!("--{flag}"), value]]);
         assert_eq!(config[flag], value);
+        assert_eq!(config["row_invariant"], "yes");
     }
 }
 
@@ -401,15 +402,21 @@ fn wrong_usage_is_one_line_that_names_the_flag() {
             &["--pick", "--rule rejection or block"],
         ),
         (&["--prompt", "x", "--dtype", "q3_k"], &["--dtype", "q8_0"]),
+        #[cfg(not(feature = "cuda"))]
         (
             &["--prompt", "x", "--device", "cuda"],
             &["--device", "no CUDA"],
         ),
+        #[cfg(not(feature = "cuda"))]
         (
             &["--prompt", "x", "--device", "cuda:1"],
             &["--device", "no CUDA"],
         ),
         (&["--prompt", "x", "--device", "tpu"], &["--device", "cpu"]),
+        (
+            &["--prompt", "x", "--device", "cuda:x"],
+            &["--device", "cpu"],
+        ),
         (&["--prompt", "x", "--threads", "0"], &["--threads"]),
         (
             &["--prompt", "x", "--threads", "1025"],

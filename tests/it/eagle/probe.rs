@@ -91,8 +91,7 @@ impl Drafter for Probe {
     fn observe(&mut self, seen: &[Seen<'_>]) -> Result<()> {
         self.inner.observe(seen)?;
         for one in seen {
-            // Of a copy, because rows are fed for it.
-            let state = self.inner.clone().state(one.seq)?;
+            let state = self.inner.state(one.seq)?;
             let expected = fresh(&self.made, &self.target, one.tokens);
             assert_eq!(state, expected, "after {} tokens", one.tokens.len());
             match state {
