@@ -14,6 +14,8 @@ fn judge(args: &[&str]) -> Ran {
     eyrie(&[&["judge", "--model", "@tt", "--threads", "2"], args].concat())
 }
 
+const HEAD: &[&str] = &["--draft", "@e3"];
+
 /// All flags of `judge` but `--print-config`, and one that changes it.
 const CASES: &[Case] = &[
     ("model", &[], &["--model", "@tt"], &["--model", "@tt.gguf"]),
@@ -26,6 +28,20 @@ const CASES: &[Case] = &[
     ),
     ("depth", &[], &[], &["--depth", "5"]),
     ("tree", &["--draft", "@td"], &[], &["--tree", "2x3x5"]),
+    (
+        "taps_convention",
+        &["--draft", "@e3-taps"],
+        &["--taps-convention", "input"],
+        &["--taps-convention", "output"],
+    ),
+    ("head_theta", HEAD, &[], &["--head-theta", "5000"]),
+    ("head_context", HEAD, &[], &["--head-context", "100"]),
+    (
+        "head_norm_output",
+        &["--draft", "@e3-norm"],
+        &["--head-norm-output", "head"],
+        &["--head-norm-output", "feedback"],
+    ),
     ("rule", &[], &[], &["--rule", "block"]),
     ("pick", &["--rule", "match"], &[], &["--pick", "greedy"]),
     ("dtype", &[], &[], &["--dtype", "q8_0"]),
