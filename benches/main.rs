@@ -4,13 +4,17 @@
 mod accept;
 mod cache;
 mod forward;
+mod grow;
+mod judge;
 mod round;
 mod sample;
 
 criterion::criterion_main!(
     sample::benches,
+    grow::benches,
     accept::benches,
     cache::benches,
     forward::benches,
-    round::benches
+    round::benches,
+    judge::benches
 );

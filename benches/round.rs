@@ -41,6 +41,7 @@ fn run(
     };
     let options = EngineOptions {
         depth: 4,
+        nodes: None,
         max_batch: batch,
         kv_tokens: 2048,
         prefill_chunk: 64,

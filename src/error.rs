@@ -70,6 +70,12 @@ pub enum ErrorKind {
     /// A tree that is no tree.
     #[error("draft tree: {0}")]
     Tree(String),
+    /// A judgement that cannot be made.
+    #[error("judge: {0}")]
+    Judge(String),
+    /// What the verifier was given and cannot judge.
+    #[error("judge: {0}")]
+    Law(#[from] eyrie_verifier::chi2::BadInput),
     /// A tokenizer or chat template that cannot be used.
     #[error(transparent)]
     Text(#[from] crate::text::TextError),

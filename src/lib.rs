@@ -25,6 +25,9 @@ pub mod verify;
 pub mod accept;
 pub mod commit;
 
+#[cfg(feature = "mutants")]
+pub mod mutant;
+
 pub mod cache;
 pub mod kernels;
 pub mod model;
@@ -36,6 +39,8 @@ pub mod request;
 pub mod round;
 pub mod schedule;
 pub mod sequence;
+
+pub mod judge;
 
 pub mod cli;
 

@@ -6,12 +6,11 @@ use crate::{
     accept::Rule,
     cache::KvCache,
     commit::{self, Outcome},
-    draft::{self, Drafter},
+    draft::{self, Drafter, Plan},
     error::Result,
     model::Target,
     report::{Stage, StageMillis},
     sequence::Sequence,
-    tree::DraftTree,
     verify::{RowLaws, Verified, verify},
 };
 
@@ -26,9 +25,8 @@ pub struct Players<'a> {
     pub rule: &'a dyn Rule,
 }
 
-/// Takes every sequence through one round with at most `depth` levels of drafts. `None`: the cache
-/// has no room for a row of each, and nothing changed. Where there is less room than chains of `depth`
-/// need, drafts are shorter; a tree that still does not fit is left out, with those of the others.
+/// Takes every sequence through one round with drafts within `plan`, smaller where the cache has less
+/// room. `None`: it has none for a row of each, and nothing changed.
 ///
 /// Before and after: `cache.committed(seq) + 1 == seq.tokens().len()` for every sequence that goes on.
 ///
@@ -38,24 +36,22 @@ pub fn round(
     players: &mut Players<'_>,
     cache: &mut KvCache,
     seqs: &mut [Sequence],
-    depth: usize,
+    plan: Plan,
 ) -> Result<Option<Vec<Outcome>>> {
     let mut ms = StageMillis::default();
     let mut clock = Instant::now();
 
-    let depth = draft::affordable(seqs, depth, cache.free());
-    let mut trees = draft::propose(players.drafter, seqs, depth);
+    let plan = plan.affordable(seqs, cache.free());
+    let trees = draft::propose(players.drafter, seqs, plan);
     ms.draft = lap(&mut clock, seqs, Stage::Draft);
 
-    let wanted: usize = trees.iter().map(|tree| tree.len() + 1).sum();
-    if wanted > cache.free() {
-        trees.fill(DraftTree::default());
-    }
-    let Some(verified) = verify(players.target, cache, seqs, &trees)? else {
+    let taps = players.drafter.taps();
+    let Some(verified) = verify(players.target, cache, seqs, &trees, taps)? else {
         return Ok(None);
     };
     let Verified {
         logits,
+        taps,
         pack,
         mut txn,
     } = verified;
@@ -74,12 +70,19 @@ pub fn round(
     ms.accept = lap(&mut clock, seqs, Stage::Accept);
 
     let mut outcomes = Vec::with_capacity(seqs.len());
+    let mut kept_taps = Vec::with_capacity(seqs.len());
     for (i, ((seq, tree), (verdict, logprobs))) in
         seqs.iter_mut().zip(&trees).zip(decided).enumerate()
     {
-        txn.commit(seq.id, &pack.kept(i, &verdict.path))?;
+        let kept = pack.kept(i, &verdict.path);
+        txn.commit(seq.id, &kept)?;
         outcomes.push(commit::deliver(seq, tree, &verdict, logprobs));
+        kept_taps.extend(
+            taps.as_ref()
+                .map(|taps| taps.gather(pack.rows_of(i, &kept))),
+        );
     }
+    draft::refresh(players.drafter, seqs, &kept_taps);
     ms.commit = lap(&mut clock, seqs, Stage::Commit);
     for outcome in &mut outcomes {
         outcome.trace.ms = ms;

@@ -79,6 +79,19 @@ impl Matrix {
         &mut self.data[i * self.cols..(i + 1) * self.cols]
     }
 
+    /// The rows named, in that order.
+    ///
+    /// # Panics
+    /// If there is no such row.
+    #[must_use]
+    pub fn gather(&self, rows: impl IntoIterator<Item = usize>) -> Self {
+        let rows = rows.into_iter().flat_map(|row| self.row(row));
+        Self {
+            cols: self.cols,
+            data: rows.copied().collect(),
+        }
+    }
+
     /// All values, row after row.
     #[must_use]
     pub fn as_slice(&self) -> &[f32] {

@@ -29,6 +29,16 @@ pub trait TargetRows {
     /// # Errors
     /// The [`Fault`] that keeps this row from choosing a token.
     fn law(&mut self, at: Option<Node>) -> Result<Dist, Fault>;
+
+    /// The row as a broken variant reads it. Rows that are a table and not a chain's have one reading.
+    ///
+    /// # Errors
+    /// As [`TargetRows::law`].
+    #[cfg(feature = "mutants")]
+    fn misread(&mut self, at: Option<Node>, how: crate::sample::Misreading) -> Result<Dist, Fault> {
+        let _ = how;
+        self.law(at)
+    }
 }
 
 /// What a round emits for one sequence: the tokens of `path`, then `next`.
@@ -40,13 +50,13 @@ pub struct Verdict {
     pub next: Result<TokenId, Fault>,
 }
 
-mod sealed {
+pub(crate) mod sealed {
     #[expect(unnameable_types, reason = "that nobody else can name it is the seal")]
     pub trait Sealed {}
 }
 
 /// The law a node was chosen by, as a distribution: a point has all mass on its token.
-fn drafted_by(tree: &DraftTree, node: Node) -> Cow<'_, Dist> {
+pub(crate) fn drafted_by(tree: &DraftTree, node: Node) -> Cow<'_, Dist> {
     match tree.law(node) {
         Law::Point => Cow::Owned(Dist::one_hot(tree.token(node))),
         Law::Drawn(q) => Cow::Borrowed(q),

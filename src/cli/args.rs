@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use serde::Serialize;
 
-use super::request_args::RequestArgs;
+use super::{request_args::RequestArgs, tree::TreeSize};
 use crate::draft::eagle::{HeadOptions, NormOutput, TapsConvention};
 
 /// Said by `--help`: what happens to logits, and in which order.
@@ -16,6 +16,13 @@ row count as output); masks (ids beyond the tokenizer, end tokens before --min-t
 temperature; top-k; top-p; min-p. Each filter renormalises. At temperature 0 (or below 1e-5) the \
 token is the argmax after bias, penalties and masks. With one --seed the tokens are the same with \
 and without drafts under --rule match; under the other rules their law is.";
+
+/// Said by `judge --help`: what is judged, and what the exit status means.
+const JUDGE: &str = "\
+Sections: exact, output laws by enumeration; accept, the rules over adversarial tables; engine, \
+everything that runs over a built-in target; live, the model and drafter given (ngram without \
+--drafter or --draft). The p-values of the whole table are corrected together (Holm). Exit status: 0 PASS, \
+1 FAIL or a failed run, 2 wrong usage, 3 UNDECIDED (more --samples are needed).";
 
 /// Speculative decoding that emits exactly the tokens of plain decoding.
 #[derive(Debug, Parser)]
@@ -34,6 +41,9 @@ pub enum Command {
     Generate(Box<GenerateArgs>),
     /// Print what was understood of a checkpoint
     Inspect(InspectArgs),
+    /// Prove or refute the output law of this build on a model: PASS, FAIL or UNDECIDED
+    #[command(after_help = JUDGE)]
+    Judge(Box<JudgeArgs>),
 }
 
 /// Flags of `inspect`.
@@ -121,9 +131,9 @@ pub enum NormOutputArg {
     Head,
 }
 
-/// Flags of `generate`.
-#[derive(Debug, Args)]
-pub struct GenerateArgs {
+/// Flags of the models and of the engine, which several commands share.
+#[derive(Clone, Debug, Args)]
+pub struct SetupArgs {
     /// Target: directory (config.json, *.safetensors, tokenizer.json) or .gguf file
     #[arg(long, value_name = "PATH")]
     pub model: PathBuf,
@@ -136,9 +146,11 @@ pub struct GenerateArgs {
     /// Drafted tokens a round, 1 to 64 [default: 4]
     #[arg(long, value_name = "K", allow_negative_numbers = true, value_parser = clap::value_parser!(u8).range(1..=64))]
     pub depth: Option<u8>,
-    /// How drafts are accepted
-    #[arg(long, value_enum, default_value_t = RuleKind::Match)]
-    pub rule: RuleKind,
+    /// Draft trees instead of chains, with a draft model: follow the TOPK best tokens, for up to DEPTH
+    /// levels (1 to 64 each), and keep the best NODES (1 to 1024); with less NODES than DEPTH, less
+    /// levels
+    #[arg(long, value_name = "TOPKxDEPTHxNODES", conflicts_with = "depth")]
+    pub tree: Option<TreeSize>,
     /// How the drafter picks at temperatures above 0 [default: coupled; drawn with --rule rejection and block]
     #[arg(long, value_enum)]
     pub pick: Option<PickKind>,
@@ -166,6 +178,17 @@ pub struct GenerateArgs {
     /// Use a draft model whose tokenizer differs from the target's
     #[arg(long)]
     pub allow_tokenizer_mismatch: bool,
+}
+
+/// Flags of `generate`.
+#[derive(Debug, Args)]
+pub struct GenerateArgs {
+    /// Models and engine.
+    #[command(flatten)]
+    pub setup: SetupArgs,
+    /// How drafts are accepted
+    #[arg(long, value_enum, default_value_t = RuleKind::Match)]
+    pub rule: RuleKind,
     /// Requests to run, one JSON object a line; its fields are the flags below in snake_case
     #[arg(long, value_name = "FILE", conflicts_with = "request")]
     pub requests: Option<PathBuf>,
@@ -187,6 +210,44 @@ pub struct GenerateArgs {
     /// The request.
     #[command(flatten)]
     pub request: RequestArgs,
+}
+
+/// Flags of `judge`.
+#[derive(Debug, Args)]
+pub struct JudgeArgs {
+    /// Models and engine.
+    #[command(flatten)]
+    pub setup: SetupArgs,
+    /// Judge this rule only [default: every rule]
+    #[arg(long, value_enum)]
+    pub rule: Option<RuleKind>,
+    /// All seeds are derived from this one
+    #[arg(
+        long,
+        value_name = "S",
+        allow_negative_numbers = true,
+        default_value_t = 0
+    )]
+    pub seed: u64,
+    /// Probability of failing an honest build, over the whole table
+    #[arg(long, value_name = "A", allow_negative_numbers = true, default_value_t = 1e-6, value_parser = share)]
+    pub alpha: f64,
+    /// The total variation that every finding must exclude, or it is undecided
+    #[arg(long, value_name = "T", allow_negative_numbers = true, default_value_t = 0.05, value_parser = share)]
+    pub tv: f64,
+    /// Samples of a finding of the section accept; engine takes a tenth, live a tenth up to 4000
+    #[arg(long, value_name = "N", allow_negative_numbers = true, default_value_t = 200_000, value_parser = clap::value_parser!(u32).range(1..=100_000_000))]
+    pub samples: u32,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+    /// Print the resolved configuration as JSON, and stop
+    #[arg(long)]
+    pub print_config: bool,
+    /// Judge a build that is broken on purpose
+    #[cfg(feature = "mutants")]
+    #[arg(long, hide = true)]
+    pub mutant: Option<String>,
 }
 
 /// What guesses.
@@ -259,6 +320,11 @@ pub enum Dtype {
     #[serde(rename = "q6_k")]
     #[value(name = "q6_k")]
     Q6K,
+}
+
+fn share(text: &str) -> Result<f64, String> {
+    let number = text.parse().ok().filter(|x: &f64| *x > 0.0 && *x < 1.0);
+    number.ok_or_else(|| "a number above 0 and below 1 is accepted".to_owned())
 }
 
 fn device(text: &str) -> Result<String, String> {

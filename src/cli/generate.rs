@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 use clap::ValueEnum;
 
 use super::{
-    args::{GenerateArgs, RuleKind},
+    args::{GenerateArgs, PickKind},
     error::Unwritable,
     jobs::jobs,
     models::Models,
@@ -18,16 +18,16 @@ use super::{
     session::{Session, Totals},
 };
 use crate::{
-    accept::{Block, Match, Rejection, Rule},
+    judge::Kind,
     request::Resolver,
-    schedule::{Engine, EngineOptions, Parts},
+    schedule::{Engine, Parts},
 };
 
 /// Runs the command; false if a request failed.
 pub(super) fn run(args: &GenerateArgs) -> Result<bool> {
     let mut plan = Plan::new(args)?;
     let jobs = jobs(&plan)?;
-    let mut models = Models::open(&mut plan)?;
+    let models = Models::open(&mut plan.setup)?;
     if args.print_config {
         let mut out = std::io::stdout().lock();
         writeln!(out, "{}", serde_json::to_string_pretty(&plan)?).map_err(Unwritable)?;
@@ -41,14 +41,11 @@ pub(super) fn run(args: &GenerateArgs) -> Result<bool> {
         }
     };
     let kv_tokens = models.kv_tokens;
-    let (target, drafter) = models.load(&plan)?;
+    let loaded = models.load(&plan.setup)?;
+    let pick = plan.setup.pick.unwrap_or(PickKind::Coupled);
+    let (drafter, target) = (loaded.drafter(pick.into()), loaded.target);
     let opened = models.target;
     let (eos, valid) = (opened.eos(), opened.valid());
-    let rule: Box<dyn Rule> = match plan.rule {
-        RuleKind::Match => Box::new(Match),
-        RuleKind::Rejection => Box::new(Rejection),
-        RuleKind::Block => Box::new(Block),
-    };
     let resolver = Resolver {
         tokenizer: opened.tokenizer.clone(),
         chat: opened.chat,
@@ -62,14 +59,9 @@ pub(super) fn run(args: &GenerateArgs) -> Result<bool> {
         eos,
         valid,
         drafter,
-        rule,
+        rule: Kind::from(plan.rule).rule(),
     };
-    let options = EngineOptions {
-        depth: plan.depth.map_or(1, usize::from),
-        max_batch: plan.max_batch,
-        kv_tokens,
-        prefill_chunk: plan.prefill_chunk,
-    };
+    let options = plan.setup.options(kv_tokens);
     let engine = Engine::new(parts, options)?;
     let choices: Vec<usize> = jobs.iter().map(|job| job.choices()).collect();
     let form = match (plan.json, choices[..] == [1] && plan.requests.is_none()) {
@@ -97,9 +89,17 @@ pub(super) fn run(args: &GenerateArgs) -> Result<bool> {
 
 /// What runs, in one line.
 fn header(plan: &Plan) -> Result<()> {
-    let mut line = format!("{}: drafter {}", plan.model.display(), word(&plan.drafter));
-    if let (Some(depth), Some(pick)) = (plan.depth, plan.pick) {
-        line += &format!(", depth {depth}, pick {}", word(&pick));
+    let mut line = format!(
+        "{}: drafter {}",
+        plan.setup.model.display(),
+        word(&plan.setup.drafter)
+    );
+    if let (Some(depth), Some(pick)) = (plan.setup.depth, plan.setup.pick) {
+        let size = match plan.setup.tree {
+            Some(tree) => format!("tree {tree}"),
+            None => format!("depth {depth}"),
+        };
+        line += &format!(", {size}, pick {}", word(&pick));
     }
     line += &format!(", rule {}", word(&plan.rule));
     if let Some(request) = &plan.request {

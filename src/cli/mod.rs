@@ -1,16 +1,19 @@
-//! The command line: `eyrie generate` and `eyrie inspect`.
+//! The command line: `eyrie generate`, `eyrie inspect` and `eyrie judge`.
 
 mod args;
 mod error;
 mod generate;
 mod inspect;
 mod jobs;
+mod judge;
 mod models;
 mod output;
 mod plan;
 mod progress;
 mod request_args;
 mod session;
+mod setup;
+mod tree;
 
 use std::{
     ffi::OsString,
@@ -22,18 +25,20 @@ use clap::Parser;
 use tracing_subscriber::EnvFilter;
 
 pub use args::{
-    Cli, Command, DrafterKind, Dtype, GenerateArgs, HeadArgs, InspectArgs, NormOutputArg, PickKind,
-    RuleKind, TapsArg,
+    Cli, Command, DrafterKind, Dtype, GenerateArgs, HeadArgs, InspectArgs, JudgeArgs,
+    NormOutputArg, PickKind, RuleKind, SetupArgs, TapsArg,
 };
 pub use error::Usage;
 pub use models::Opened;
 pub use plan::Plan;
 pub use request_args::RequestArgs;
+pub use setup::Setup;
+pub use tree::TreeSize;
 
 use crate::text::is_guarded;
 
-/// Runs a command line, the program's name first. Exit status: 0; 1 for a failed run, or a failed
-/// request in it; 2 for wrong usage. What went wrong is one line on stderr.
+/// Runs a command line, the program's name first. Exit status: 0; 1 for a failed run, a failed
+/// request in it, or a judgement that failed; 2 for wrong usage; 3 for a judgement that is undecided. What went wrong is one line on stderr.
 pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let cli = match Cli::try_parse_from(args) {
         Ok(cli) => cli,
@@ -63,12 +68,12 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         }
     }));
     let done = match &cli.command {
-        Command::Generate(args) => generate::run(args),
-        Command::Inspect(args) => inspect::run(args).map(|()| true),
+        Command::Generate(args) => generate::run(args).map(|well| u8::from(!well)),
+        Command::Inspect(args) => inspect::run(args).map(|()| 0),
+        Command::Judge(args) => judge::run(args),
     };
     match done {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => ExitCode::FAILURE,
+        Ok(status) => ExitCode::from(status),
         Err(error) if error::is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             say("error", &error::line(&error));

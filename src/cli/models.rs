@@ -6,13 +6,14 @@ use anyhow::{Context, Result, bail};
 
 use super::{
     args::{DrafterKind, Dtype, PickKind},
-    plan::Plan,
     progress::Busy,
     say,
+    setup::Setup,
+    tree::TreeSize,
 };
 use crate::{
     TokenId,
-    draft::{Drafter, ModelDrafter, Ngram, NoDrafter, Pick, Script},
+    draft::{Drafter, ModelDrafter, Ngram, NoDrafter, Pick, Script, Shape},
     kernels::Format,
     model::{self, Llama, LoadOptions, Target, load::Checkpoint},
     text::{Agreement, ChatTemplate, TextError, Tokenizer, Vocabulary},
@@ -108,12 +109,12 @@ impl Opened {
         config.layers * config.kv_width() * 2 * size_of::<f32>()
     }
 
-    fn load(&self, plan: &Plan) -> Result<Arc<dyn Target>> {
+    fn load(&self, setup: &Setup) -> Result<Arc<dyn Target>> {
         let busy = Busy::start(&format!("loading {}", self.checkpoint.path().display()));
         let options = LoadOptions {
-            dtype: plan.dtype.into(),
-            head_dtype: Some(plan.head_dtype.into()),
-            threads: Some(plan.threads),
+            dtype: setup.dtype.into(),
+            head_dtype: Some(setup.head_dtype.into()),
+            threads: Some(setup.threads),
         };
         let mut progress = |done, all| busy.reached(done, all);
         Ok(Arc::new(Llama::load_with(
@@ -133,31 +134,34 @@ pub(super) fn checkpoint(flag: &str, path: &Path) -> Result<Checkpoint> {
     Ok(Checkpoint::open(path)?)
 }
 
-/// The models of a plan, opened and found to fit each other.
+/// The models of a run, opened and found to fit each other.
 #[derive(Debug)]
 pub(super) struct Models {
     pub(super) target: Opened,
     /// The draft model; none also if it is the target itself.
     draft: Option<Opened>,
     script: Option<Script>,
-    /// Tokens of each cache, as the plan has them now.
+    /// Rows that trees need in the draft model's cache, beside the tokens of sequences.
+    tree_rows: usize,
+    /// Tokens of each cache, as the setup has them now.
     pub(super) kv_tokens: usize,
 }
 
 impl Models {
-    /// Opens what `plan` names and fills in what depends on it.
-    pub(super) fn open(plan: &mut Plan) -> Result<Self> {
-        let target = Opened::of("--model", &plan.model)?;
+    /// Opens what `setup` names and fills in what depends on it.
+    pub(super) fn open(setup: &mut Setup) -> Result<Self> {
+        let target = Opened::of("--model", &setup.model)?;
         let mut models = Self {
             target,
             draft: None,
             script: None,
+            tree_rows: 0,
             kv_tokens: 0,
         };
-        match (plan.drafter, &plan.draft) {
-            (DrafterKind::Model, Some(path)) if !same(path, &plan.model) => {
+        match (setup.drafter, &setup.draft) {
+            (DrafterKind::Model, Some(path)) if !same(path, &setup.model) => {
                 let draft = Opened::of("--draft", path)?;
-                agree(&models.target, &draft, path, plan.allow_tokenizer_mismatch)?;
+                agree(&models.target, &draft, path, setup.allow_tokenizer_mismatch)?;
                 models.draft = Some(draft);
             }
             (DrafterKind::Script, Some(path)) => {
@@ -171,31 +175,72 @@ impl Models {
         for warning in draft.chain([&models.target]).flat_map(|m| &m.warnings) {
             say("warning", warning);
         }
-        let drafts = plan.drafter == DrafterKind::Model;
+        let drafts = setup.drafter == DrafterKind::Model;
         let draft = models.draft.as_ref().unwrap_or(&models.target);
-        let width = models.target.kv_bytes() + if drafts { draft.kv_bytes() } else { 0 };
-        models.kv_tokens = plan.fit(models.target.checkpoint.config().max_position, width)?;
+        let draft_width = if drafts { draft.kv_bytes() } else { 0 };
+        models.tree_rows = setup.tree.map_or(0, |size| {
+            let (depth, nodes) = (size.depth.into(), size.nodes.into());
+            shape(setup, size).rows(depth, nodes) * setup.max_batch
+        });
+        let context = models.target.checkpoint.config().max_position;
+        let width = models.target.kv_bytes() + draft_width;
+        models.kv_tokens = setup.fit(context, width, models.tree_rows * draft_width)?;
         Ok(models)
     }
 
-    /// Loads the weights: the target, and the drafter over it or beside it.
-    pub(super) fn load(&mut self, plan: &Plan) -> Result<(Arc<dyn Target>, Box<dyn Drafter>)> {
-        let target = self.target.load(plan)?;
-        let drafter: Box<dyn Drafter> = match plan.drafter {
+    /// Loads the weights: the target, and the draft model beside it.
+    pub(super) fn load(&self, setup: &Setup) -> Result<Loaded> {
+        let target = self.target.load(setup)?;
+        let draft = match &self.draft {
+            Some(draft) => draft.load(setup)?,
+            None => Arc::clone(&target),
+        };
+        Ok(Loaded {
+            target,
+            draft,
+            kind: setup.drafter,
+            script: self.script.clone(),
+            kv_tokens: self.kv_tokens + self.tree_rows,
+            topk: setup.tree.map_or(1, |tree| tree.topk.into()),
+            chunk: setup.prefill_chunk,
+        })
+    }
+}
+
+/// A target, and what its drafters are made of.
+#[derive(Debug)]
+pub(super) struct Loaded {
+    pub(super) target: Arc<dyn Target>,
+    draft: Arc<dyn Target>,
+    kind: DrafterKind,
+    script: Option<Script>,
+    /// Tokens of the draft model's cache.
+    kv_tokens: usize,
+    topk: usize,
+    chunk: usize,
+}
+
+impl Loaded {
+    /// A drafter over the target or beside it.
+    pub(super) fn drafter(&self, pick: Pick) -> Box<dyn Drafter> {
+        match self.kind {
             DrafterKind::None => Box::new(NoDrafter),
             DrafterKind::Ngram => Box::new(Ngram),
-            DrafterKind::Script => Box::new(self.script.take().unwrap_or_default()),
+            DrafterKind::Script => Box::new(self.script.clone().unwrap_or_default()),
             DrafterKind::Model => {
-                let draft = match &self.draft {
-                    Some(draft) => draft.load(plan)?,
-                    None => Arc::clone(&target),
-                };
-                let pick = plan.pick.unwrap_or(PickKind::Coupled).into();
-                let chunk = plan.prefill_chunk;
-                Box::new(ModelDrafter::new(draft, pick, self.kv_tokens, chunk))
+                let model = Arc::clone(&self.draft);
+                let drafter = ModelDrafter::new(model, pick, self.kv_tokens, self.chunk);
+                Box::new(drafter.branching(self.topk))
             }
-        };
-        Ok((target, drafter))
+        }
+    }
+}
+
+/// How the drafter grows trees of this size.
+fn shape(setup: &Setup, size: TreeSize) -> Shape {
+    Shape {
+        pick: setup.pick.unwrap_or(PickKind::Coupled).into(),
+        topk: size.topk.into(),
     }
 }
 

@@ -79,7 +79,7 @@ impl Session<'_> {
             }
             if let Some(busy) = &busy {
                 busy.reached(read.min(prompts), prompts);
-                read += self.plan.prefill_chunk * running.len();
+                read += self.plan.setup.prefill_chunk * running.len();
             }
             for event in self.engine.step() {
                 match event {

@@ -4,26 +4,33 @@
 //! crate's plug-in point; [`propose`] is what stands between a plug-in and the round.
 
 pub mod eagle;
+mod grow;
 mod model;
 mod ngram;
 mod none;
 mod pick;
+mod plan;
 mod script;
+mod seen;
 
 #[cfg(test)]
 mod tests;
 
+pub use grow::{Feed, Shape, Tip, grow};
 pub use model::ModelDrafter;
 pub use ngram::Ngram;
 pub use none::NoDrafter;
 pub use pick::Pick;
+pub use plan::Plan;
 pub use script::Script;
+pub use seen::Seen;
+pub(crate) use seen::{refresh, show};
 
 use std::fmt::{self, Debug};
 
 use crate::{
     SeqId, TokenId,
-    error::{ErrorKind, Result},
+    error::Result,
     sample::{Chain, Counts, Draws},
     sequence::Sequence,
     tree::DraftTree,
@@ -39,6 +46,8 @@ pub struct Anchor<'a> {
     pub round: usize,
     /// Most levels below the anchor, at least 1; deeper nodes are cut off.
     pub depth: usize,
+    /// Most nodes, at least 1; those that come after are cut off.
+    pub nodes: usize,
     /// The request's processing of logits, to be used for the drafter's own laws too.
     pub chain: &'a Chain,
     /// What the penalties count at the anchor.
@@ -52,28 +61,28 @@ impl fmt::Debug for Anchor<'_> {
         let mut out = f.debug_struct("Anchor");
         out.field("seq", &self.seq).field("tokens", &self.tokens);
         out.field("round", &self.round).field("depth", &self.depth);
+        out.field("nodes", &self.nodes);
         out.finish_non_exhaustive()
     }
 }
 
-/// Tokens that the target's cache holds since its last pass over a prompt.
-#[derive(Clone, Copy, Debug)]
-pub struct Seen<'a> {
-    /// The sequence.
-    pub seq: SeqId,
-    /// All its tokens in the target's cache, from position 0.
-    pub tokens: &'a [TokenId],
-}
-
 /// Anything that guesses.
 ///
-/// An error from any method is a broken drafter: the sequences of that call go on without drafts
-/// and are forgotten, so that the drafter starts afresh with them. An empty tree is no error.
+/// An error from any method is a broken drafter: the sequences of that call are forgotten, so that
+/// the drafter starts afresh with them, and go on with the nodes that came before the error. An empty
+/// tree is no error.
 pub trait Drafter: Debug + Send {
     /// What it is called in configurations and results.
     fn name(&self) -> &'static str;
 
-    /// Called after each chunk of a prompt, for sequences that will be drafted for.
+    /// The residual streams of the target that [`observe`](Self::observe) is to be shown, as
+    /// [`Target::forward`](crate::model::Target::forward) takes them.
+    fn taps(&self) -> &[usize] {
+        &[]
+    }
+
+    /// Called after each pass over a chunk of a prompt, for sequences that will be drafted for; if it
+    /// asked for taps, after each round too, and for prompts that are fed again.
     ///
     /// # Errors
     /// If the drafter is broken.
@@ -82,11 +91,12 @@ pub trait Drafter: Debug + Send {
         Ok(())
     }
 
-    /// One tree for each anchor, in order.
+    /// Grows `trees`, one empty tree for each anchor, in order.
     ///
     /// # Errors
-    /// If the drafter is broken.
-    fn propose(&mut self, anchors: &mut [Anchor<'_>]) -> Result<Vec<DraftTree>>;
+    /// If the drafter is broken. Nodes that were added before stay: a drawn one must not be lost for
+    /// its value, and the error may have come of it.
+    fn propose(&mut self, anchors: &mut [Anchor<'_>], trees: &mut [DraftTree]) -> Result<()>;
 
     /// `to` begins as a copy of `from`, which has only been observed so far.
     fn fork(&mut self, from: SeqId, to: SeqId) {
@@ -99,70 +109,44 @@ pub trait Drafter: Debug + Send {
     }
 }
 
-/// The most levels, up to `depth`, for which a chain and its anchor for each of `seqs` fit `room`
-/// rows. Decided before anything is drawn: a draft that is dropped for lack of room later on could be
-/// dropped for its value, and a drawn one must not be.
-#[must_use]
-pub fn affordable(seqs: &[Sequence], depth: usize, room: usize) -> usize {
-    let rows = |depth: usize| -> usize {
-        let row = |seq: &Sequence| 1 + depth.min(seq.draft_budget());
-        seqs.iter().map(row).sum()
-    };
-    let mut levels = (0..=depth).rev();
-    levels.find(|depth| rows(*depth) <= room).unwrap_or(0)
-}
-
-/// One tree for each of `seqs`, at most `depth` deep and within each budget. Sequences without a
-/// budget are not shown to the drafter. A drafter that fails only loses its drafts.
-pub fn propose(drafter: &mut dyn Drafter, seqs: &mut [Sequence], depth: usize) -> Vec<DraftTree> {
+/// One tree for each of `seqs`, within `plan` and each budget. Sequences without a budget are not
+/// shown to the drafter. A drafter that fails only loses its drafts.
+pub fn propose(drafter: &mut dyn Drafter, seqs: &mut [Sequence], plan: Plan) -> Vec<DraftTree> {
     let mut trees = vec![DraftTree::default(); seqs.len()];
-    let budget = |seq: &Sequence| depth.min(seq.draft_budget());
     let (asked, mut anchors): (Vec<usize>, Vec<Anchor<'_>>) = seqs
         .iter_mut()
         .enumerate()
-        .filter(|(_, seq)| budget(seq) > 0)
-        .map(|(i, seq)| (i, anchor(seq, depth)))
+        .filter_map(|(i, seq)| Some((i, anchor(seq, plan)?)))
         .unzip();
     if anchors.is_empty() {
         return trees;
     }
-    match answered(drafter, &mut anchors) {
-        Ok(proposed) => {
-            for ((i, anchor), tree) in asked.into_iter().zip(&anchors).zip(proposed) {
-                trees[i] = tree.cut(anchor.depth);
-            }
+    let mut grown = vec![DraftTree::default(); anchors.len()];
+    if let Err(error) = drafter.propose(&mut anchors, &mut grown) {
+        tracing::warn!("{error}; its requests go on with what was drafted before, if anything");
+        for anchor in &anchors {
+            drafter.forget(anchor.seq);
         }
-        Err(error) => {
-            tracing::warn!("{error}; its requests go on without drafts this round");
-            for anchor in &anchors {
-                drafter.forget(anchor.seq);
-            }
-        }
+    }
+    for ((i, anchor), tree) in asked.into_iter().zip(&anchors).zip(grown) {
+        trees[i] = tree.cut(anchor.depth, anchor.nodes);
     }
     trees
 }
 
-/// The sequence as the drafter sees it, to be drafted for at most `depth` levels.
-fn anchor(seq: &mut Sequence, depth: usize) -> Anchor<'_> {
-    let depth = depth.min(seq.draft_budget());
+/// The sequence as the drafter sees it, unless nothing is to be drafted for it.
+fn anchor(seq: &mut Sequence, plan: Plan) -> Option<Anchor<'_>> {
+    let Plan { depth, nodes } = plan.within(seq.draft_budget());
     let (id, round) = (seq.id, seq.rounds().len());
     let open = seq.open();
-    Anchor {
+    (depth > 0).then_some(Anchor {
         seq: id,
         tokens: open.tokens,
         round,
         depth,
+        nodes,
         chain: open.chain,
         counts: open.counts,
         draws: open.draws,
-    }
-}
-
-fn answered(drafter: &mut dyn Drafter, anchors: &mut [Anchor<'_>]) -> Result<Vec<DraftTree>> {
-    let trees = drafter.propose(anchors)?;
-    if trees.len() == anchors.len() {
-        return Ok(trees);
-    }
-    let (name, got, want) = (drafter.name(), trees.len(), anchors.len());
-    Err(ErrorKind::Draft(format!("{name} gave {got} trees for {want} sequences")).into())
+    })
 }

@@ -2,13 +2,13 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use super::{Anchor, Drafter, Pick, Seen};
+use super::{Anchor, Drafter, Feed, Pick, Seen, Shape, Tip, grow};
 use crate::{
-    Matrix, Node, SeqId, TokenId,
+    Matrix, SeqId, TokenId,
     cache::{KvCache, Txn},
     error::Result,
     model::{Rows, Target, Wanted},
-    sample::{Chain, History},
+    sample::Chain,
     tree::DraftTree,
 };
 
@@ -17,27 +17,21 @@ use crate::{
 /// It keeps the tokens that its cache holds for each sequence and, before it guesses, cuts them to
 /// what the sequence really says and feeds the rest. Rejected guesses, rounds without drafts and
 /// the unfed last draft of an accepted chain are therefore one case: catching up.
+///
+/// A chain is fed to the sequence itself, so that accepted guesses are there in the next round. The
+/// rows of a tree are each a sequence of their own that shares its parent's tokens, so that every
+/// row is a row of a chain, with a chain's bits; they are given up when the tree is grown.
 #[derive(Debug)]
 pub struct ModelDrafter {
     model: Arc<dyn Target>,
     cache: KvCache,
     fed: BTreeMap<SeqId, Vec<TokenId>>,
-    pick: Pick,
+    shape: Shape,
     chunk: usize,
 }
 
-/// A draft in the making, and the request's processing for this model's vocabulary.
-#[derive(Debug)]
-struct Guess {
-    chain: Chain,
-    tree: DraftTree,
-    /// The tokens of the tree, which is a chain.
-    tokens: Vec<TokenId>,
-    open: bool,
-}
-
 impl ModelDrafter {
-    /// Drafts with `model`, whose vocabulary is the target's up to padding. Its cache holds
+    /// Drafts chains with `model`, whose vocabulary is the target's up to padding. Its cache holds
     /// `kv_tokens` tokens; prompts are fed `chunk` tokens at a time.
     #[must_use]
     pub fn new(model: Arc<dyn Target>, pick: Pick, kv_tokens: usize, chunk: usize) -> Self {
@@ -46,9 +40,17 @@ impl ModelDrafter {
             model,
             cache,
             fed: BTreeMap::new(),
-            pick,
+            shape: Shape::chain(pick),
             chunk: chunk.max(1),
         }
+    }
+
+    /// Drafts trees of so many children a row. Beside the tokens of sequences, the cache has to hold
+    /// [`Shape::rows`] tokens for each that is drafted for; those without are not.
+    #[must_use]
+    pub fn branching(mut self, topk: usize) -> Self {
+        self.shape.topk = topk;
+        self
     }
 
     /// True if every token can be fed and a draft after them has a position.
@@ -69,14 +71,14 @@ impl ModelDrafter {
         Ok(tokens.len() - keep)
     }
 
-    /// Which of `seqs` can be caught up and guessed `ahead` tokens for (the last member of each) in
+    /// Which of `seqs` can be caught up and have so many rows beyond (the last member of each) in
     /// the room there is, first come, first served. Those are trimmed; the others give their rows up,
     /// so that they do not keep the first from going on.
     fn fitting(&mut self, seqs: &[(SeqId, &[TokenId], usize)]) -> Result<Vec<usize>> {
         let mut needs = Vec::new();
-        for (i, (seq, tokens, ahead)) in seqs.iter().enumerate() {
+        for (i, (seq, tokens, beyond)) in seqs.iter().enumerate() {
             if self.can_follow(tokens) {
-                needs.push((i, self.trim(*seq, tokens)? + ahead));
+                needs.push((i, self.trim(*seq, tokens)? + beyond));
             }
         }
         let mut room = self.cache.free();
@@ -118,6 +120,17 @@ impl ModelDrafter {
 
     /// One pass over the next tokens of some sequences.
     fn feed(&mut self, next: &[(SeqId, &[TokenId])], wanted: Wanted) -> Result<Option<Matrix>> {
+        let logits = self.pass(next, wanted)?;
+        if logits.is_some() {
+            for (seq, tokens) in next {
+                self.fed.entry(*seq).or_default().extend(*tokens);
+            }
+        }
+        Ok(logits)
+    }
+
+    /// One pass over the next tokens of some sequences of the cache.
+    fn pass(&mut self, next: &[(SeqId, &[TokenId])], wanted: Wanted) -> Result<Option<Matrix>> {
         let mut rows = Rows::default();
         for (seq, tokens) in next {
             rows.chain(*seq, self.cache.committed(*seq), tokens, wanted)?;
@@ -126,64 +139,87 @@ impl ModelDrafter {
             return Ok(None);
         };
         let out = self.model.forward(&rows, &mut txn, &[])?;
-        for (seq, tokens) in next {
+        for (seq, _) in next {
             txn.commit_all(*seq)?;
-            self.fed.entry(*seq).or_default().extend(*tokens);
         }
         Ok(Some(out.logits))
     }
 
-    /// Chooses the next token of an open guess from the row of logits after it; closes the guess at
-    /// its depth, at the model's context and where no token can be chosen.
-    fn extend(&self, anchor: &mut Anchor<'_>, guess: &mut Guess, logits: &[f32]) -> Result<()> {
-        let history = History {
-            counts: anchor.counts,
-            path: &guess.tokens,
+    /// Grows the trees of anchors that the model can follow.
+    fn guess(
+        &mut self,
+        anchors: &mut [&mut Anchor<'_>],
+        trees: &mut [&mut DraftTree],
+    ) -> Result<()> {
+        let narrowed = |anchor: &&mut Anchor<'_>| anchor.chain.narrowed(self.model.vocab());
+        let chains: Vec<Chain> = anchors.iter().map(narrowed).collect();
+        let seqs: Vec<_> = anchors.iter().map(|a| (a.seq, a.tokens)).collect();
+        let shape = self.shape;
+        let mut feed = ModelFeed {
+            names: seqs.iter().map(|(seq, _)| vec![*seq]).collect(),
+            seqs,
+            forks: Vec::new(),
+            drafter: self,
         };
-        let Ok(law) = guess.chain.law(logits, &history) else {
-            guess.open = false;
-            return Ok(());
+        let grown = grow(anchors, trees, &chains, shape, &mut feed);
+        for fork in feed.forks {
+            self.cache.release(fork);
+        }
+        grown
+    }
+}
+
+/// The model, asked for the rows of trees.
+struct ModelFeed<'d> {
+    drafter: &'d mut ModelDrafter,
+    /// The anchors' sequences, with their tokens.
+    seqs: Vec<(SeqId, &'d [TokenId])>,
+    /// By anchor and slot, the sequence of the cache that ends with that row.
+    names: Vec<Vec<SeqId>>,
+    /// The sequences made for trees.
+    forks: Vec<SeqId>,
+}
+
+impl ModelFeed<'_> {
+    /// The sequence that a row is fed to.
+    fn place(&mut self, tip: &Tip) -> Result<SeqId> {
+        let names = &mut self.names[tip.anchor];
+        let parent = tip.parent.map_or(names[0], |slot| names[slot]);
+        let name = if self.drafter.shape.topk <= 1 {
+            parent
+        } else {
+            // Those of real sequences count up from 0.
+            let name = SeqId(u64::MAX - self.forks.len() as u64);
+            let cache = &mut self.drafter.cache;
+            cache.fork(parent, name, cache.committed(parent))?;
+            self.forks.push(name);
+            name
         };
-        let parent = guess.tokens.len().checked_sub(1).map(Node::at);
-        let node = self.pick.add(&mut guess.tree, parent, law, anchor)?;
-        guess.tokens.push(guess.tree.token(node));
-        let fed = anchor.tokens.len() + guess.tokens.len();
-        guess.open = guess.tokens.len() < anchor.depth && fed <= self.model.context();
-        Ok(())
+        names.push(name);
+        Ok(name)
+    }
+}
+
+impl Feed for ModelFeed<'_> {
+    fn can_feed(&self, tip: &Tip) -> bool {
+        let fed = self.seqs[tip.anchor].1.len() + tip.depth;
+        fed <= self.drafter.model.context()
     }
 
-    /// Guesses for anchors that the model can follow, level by level.
-    fn guess(&mut self, anchors: &mut [&mut Anchor<'_>]) -> Result<Vec<DraftTree>> {
-        let new = |anchor: &&mut Anchor<'_>| Guess {
-            chain: anchor.chain.narrowed(self.model.vocab()),
-            tree: DraftTree::new(),
-            tokens: Vec::new(),
-            open: true,
-        };
-        let mut guesses: Vec<Guess> = anchors.iter().map(new).collect();
-        let seqs: Vec<_> = anchors.iter().map(|a| (a.seq, a.tokens)).collect();
-        let mut logits = self.catch_up(&seqs, Wanted::Last)?;
-        while let Some(rows) = logits {
-            let open = guesses
-                .iter_mut()
-                .zip(anchors.iter_mut())
-                .filter(|(guess, _)| guess.open);
-            for (row, (guess, anchor)) in open.enumerate() {
-                self.extend(anchor, guess, rows.row(row))?;
-            }
-            let open = guesses
-                .iter()
-                .zip(&*anchors)
-                .filter(|(guess, _)| guess.open);
-            let next: Vec<_> = open
-                .map(|(guess, anchor)| (anchor.seq, &guess.tokens[guess.tokens.len() - 1..]))
-                .collect();
-            if next.is_empty() {
-                break;
-            }
-            logits = self.feed(&next, Wanted::Last)?;
+    fn feed(&mut self, tips: &[Tip]) -> Result<Option<Matrix>> {
+        if tips.iter().all(|tip| tip.depth == 0) {
+            let seqs: Vec<_> = tips.iter().map(|tip| self.seqs[tip.anchor]).collect();
+            return self.drafter.catch_up(&seqs, Wanted::Last);
         }
-        Ok(guesses.into_iter().map(|guess| guess.tree).collect())
+        let mut next = Vec::with_capacity(tips.len());
+        for tip in tips {
+            next.push((self.place(tip)?, std::slice::from_ref(&tip.token)));
+        }
+        if self.drafter.shape.topk <= 1 {
+            self.drafter.feed(&next, Wanted::Last)
+        } else {
+            self.drafter.pass(&next, Wanted::Last)
+        }
     }
 }
 
@@ -202,25 +238,21 @@ impl Drafter for ModelDrafter {
         Ok(())
     }
 
-    fn propose(&mut self, anchors: &mut [Anchor<'_>]) -> Result<Vec<DraftTree>> {
-        let mut trees = vec![DraftTree::default(); anchors.len()];
+    fn propose(&mut self, anchors: &mut [Anchor<'_>], trees: &mut [DraftTree]) -> Result<()> {
+        let rows = |anchor: &Anchor<'_>| self.shape.rows(anchor.depth, anchor.nodes);
         let all: Vec<_> = anchors
             .iter()
-            .map(|anchor| (anchor.seq, anchor.tokens, anchor.depth - 1))
+            .map(|anchor| (anchor.seq, anchor.tokens, rows(anchor)))
             .collect();
         let fitting = self.fitting(&all)?;
-        let mut follow: Vec<_> = anchors
-            .iter_mut()
-            .enumerate()
-            .filter(|(i, _)| fitting.binary_search(i).is_ok())
-            .map(|(_, anchor)| anchor)
-            .collect();
-        if !follow.is_empty() {
-            for (i, tree) in fitting.iter().zip(self.guess(&mut follow)?) {
-                trees[*i] = tree;
-            }
+        let followed = |(i, _): &(usize, _)| fitting.binary_search(i).is_ok();
+        let pairs = anchors.iter_mut().zip(trees).enumerate();
+        let (mut anchors, mut trees): (Vec<_>, Vec<_>) =
+            pairs.filter(followed).map(|(_, pair)| pair).unzip();
+        if anchors.is_empty() {
+            return Ok(());
         }
-        Ok(trees)
+        self.guess(&mut anchors, &mut trees)
     }
 
     fn fork(&mut self, from: SeqId, to: SeqId) {

@@ -16,12 +16,11 @@ impl Drafter for Ngram {
         "ngram"
     }
 
-    fn propose(&mut self, anchors: &mut [Anchor<'_>]) -> Result<Vec<DraftTree>> {
-        let draft = |anchor: &Anchor<'_>| {
-            let tokens = continuation(anchor.tokens, anchor.depth);
-            DraftTree::chain(&tokens)
-        };
-        Ok(anchors.iter().map(draft).collect())
+    fn propose(&mut self, anchors: &mut [Anchor<'_>], trees: &mut [DraftTree]) -> Result<()> {
+        for (anchor, tree) in anchors.iter().zip(trees) {
+            *tree = DraftTree::chain(&continuation(anchor.tokens, anchor.depth));
+        }
+        Ok(())
     }
 }
 

@@ -40,11 +40,11 @@ impl Drafter for Script {
         "script"
     }
 
-    fn propose(&mut self, anchors: &mut [Anchor<'_>]) -> Result<Vec<DraftTree>> {
-        let draft = |anchor: &Anchor<'_>| {
+    fn propose(&mut self, anchors: &mut [Anchor<'_>], trees: &mut [DraftTree]) -> Result<()> {
+        for (anchor, tree) in anchors.iter().zip(trees) {
             let list = self.lists.get(anchor.round).map_or(&[][..], Vec::as_slice);
-            DraftTree::chain(&list[..list.len().min(anchor.depth)])
-        };
-        Ok(anchors.iter().map(draft).collect())
+            *tree = DraftTree::chain(&list[..list.len().min(anchor.depth)]);
+        }
+        Ok(())
     }
 }

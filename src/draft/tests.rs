@@ -44,12 +44,15 @@ fn drafted(
         tokens,
         round,
         depth,
+        nodes: depth,
         chain: &chain,
         counts: &Counts::new(tokens),
         draws: &mut Keyed::new(0),
     };
-    let trees = drafter.propose(&mut [anchor]).expect("it works");
-    trees[0].nodes().map(|node| trees[0].token(node)).collect()
+    let mut tree = DraftTree::new();
+    let grown = drafter.propose(&mut [anchor], std::slice::from_mut(&mut tree));
+    grown.expect("it works");
+    tree.nodes().map(|node| tree.token(node)).collect()
 }
 
 #[test]

@@ -9,7 +9,7 @@ use super::{
     rows::Rows,
 };
 use crate::{
-    Matrix,
+    Matrix, TokenId,
     cache::Txn,
     error::{ErrorKind, Result},
     kernels::{Exec, Format, rms_norm},
@@ -84,27 +84,44 @@ impl Decoder {
         let mut tapped =
             (!taps.is_empty()).then(|| Matrix::zeros(rows.len(), taps.len() * shape.hidden));
 
-        let mut x = Matrix::zeros(rows.len(), shape.hidden);
-        for (i, token) in rows.tokens().iter().enumerate() {
-            self.embed_tokens.row(*token as usize, x.row_mut(i));
-        }
+        let mut x = self.embed(rows.tokens());
         for (i, layer) in self.layers.iter().enumerate() {
             tap(i, &x, taps, tapped.as_mut());
             layer.forward(i, x.as_mut_slice(), txn, &pass, &mut scratch);
         }
         tap(self.layers.len(), &x, taps, tapped.as_mut());
 
-        let mut last = Matrix::zeros(rows.wanted().len(), shape.hidden);
-        for (i, row) in rows.wanted().iter().enumerate() {
-            rms_norm(x.row(*row), &self.norm, shape.eps, last.row_mut(i));
-        }
-        let mut logits = Matrix::zeros(last.rows(), self.vocab);
-        self.lm_head
-            .apply(last.as_slice(), logits.as_mut_slice(), exec);
+        let mut last = x.gather(rows.wanted().iter().copied());
+        self.final_norm(&mut last);
         Ok(Forward {
-            logits,
+            logits: self.head(&last, exec),
             taps: tapped,
         })
+    }
+
+    pub(super) fn embed(&self, tokens: &[TokenId]) -> Matrix {
+        let mut x = Matrix::zeros(tokens.len(), self.shape.hidden);
+        for (i, token) in tokens.iter().enumerate() {
+            self.embed_tokens.row(*token as usize, x.row_mut(i));
+        }
+        x
+    }
+
+    pub(super) fn final_norm(&self, x: &mut Matrix) {
+        let rows = x.clone();
+        rms_norm(
+            rows.as_slice(),
+            &self.norm,
+            self.shape.eps,
+            x.as_mut_slice(),
+        );
+    }
+
+    pub(super) fn head(&self, normed: &Matrix, exec: Exec) -> Matrix {
+        let mut logits = Matrix::zeros(normed.rows(), self.vocab);
+        self.lm_head
+            .apply(normed.as_slice(), logits.as_mut_slice(), exec);
+        logits
     }
 
     /// Matrices by format: how many, and their bytes.

@@ -12,6 +12,7 @@ use super::{
     rows::Rows,
 };
 use crate::{
+    Matrix, TokenId,
     cache::{KvCache, Txn},
     error::{ErrorKind, Result},
     kernels::{Rope, Threads},
@@ -36,6 +37,16 @@ pub trait Target: Send + Sync + Debug {
 
     /// A cache of `slots` tokens for this model.
     fn new_cache(&self, slots: usize) -> KvCache;
+
+    /// Embeddings of `tokens`, `[tokens, hidden]`: tap 0. Tokens must be below
+    /// [`vocab`](Self::vocab).
+    fn embed(&self, tokens: &[TokenId]) -> Matrix;
+
+    /// The final norm of rows of the last tap, in place.
+    fn final_norm(&self, x: &mut Matrix);
+
+    /// Logits `[rows, vocab]` of rows that the final norm was applied to, as for the target's own.
+    fn head(&self, normed: &Matrix) -> Matrix;
 
     /// Feeds `rows`, whose keys and values go to the slots of `txn`. Tap `k` is the residual stream
     /// entering layer `k`, un-normed: 0 the embeddings, [`layers`](Self::layers) after the last.
@@ -144,6 +155,20 @@ impl Target for Llama {
     fn new_cache(&self, slots: usize) -> KvCache {
         let shape = &self.decoder.shape;
         KvCache::new(self.layers(), shape.kv_heads * shape.head_dim, slots)
+    }
+
+    fn embed(&self, tokens: &[TokenId]) -> Matrix {
+        self.decoder.embed(tokens)
+    }
+
+    fn final_norm(&self, x: &mut Matrix) {
+        self.decoder.final_norm(x);
+    }
+
+    fn head(&self, normed: &Matrix) -> Matrix {
+        let work = normed.rows() * self.hidden() * self.vocab();
+        self.threads
+            .run(work, |exec| self.decoder.head(normed, exec))
     }
 
     fn forward(&self, rows: &Rows, txn: &mut Txn<'_>, taps: &[usize]) -> Result<Forward> {

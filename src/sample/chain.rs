@@ -1,8 +1,10 @@
 //! From a row of logits to its law.
 
+use std::sync::Arc;
+
 use super::{
     counts::History,
-    dist::{Dist, first_max},
+    dist::{Dist, best, first_max},
     filter::{Candidate, filtered},
     params::{ParamError, SamplingParams},
 };
@@ -30,7 +32,10 @@ const LARGEST: f64 = 1e300;
 pub struct Chain {
     params: SamplingParams,
     vocab: usize,
+    /// Columns that may be chosen: those before it.
     valid: usize,
+    /// The token of each column, ascending; without it, a column's own number.
+    ids: Option<Arc<[TokenId]>>,
     ends: Vec<TokenId>,
 }
 
@@ -62,6 +67,7 @@ impl Chain {
             params,
             vocab,
             valid,
+            ids: None,
             ends,
         })
     }
@@ -70,11 +76,48 @@ impl Chain {
     /// padded otherwise. Ids that the rows do not have are masked.
     #[must_use]
     pub fn narrowed(&self, vocab: usize) -> Self {
-        let mut chain = self.clone();
-        chain.vocab = vocab;
-        chain.valid = self.valid.min(vocab);
-        chain.params = chain.params.without_bias_from(chain.valid);
-        chain
+        Self {
+            vocab,
+            valid: self.valid.min(vocab),
+            ..self.clone()
+        }
+    }
+
+    /// The same processing for rows whose column `j` is the token `ids[j]`, ascending: those of a
+    /// drafter with a reduced vocabulary. Tokens without a column are masked.
+    ///
+    /// ```
+    /// use eyrie::sample::{Chain, Counts, History, RawParams, SamplingParams};
+    ///
+    /// let params = SamplingParams::new(RawParams::default())?;
+    /// let reduced = Chain::new(params, 10, 10, vec![])?.mapped([2, 3, 7].into());
+    /// let history = History { counts: &Counts::new(&[]), path: &[] };
+    /// assert_eq!(reduced.law(&[0.1, 0.2, 0.9], &history).unwrap().argmax(), 7);
+    /// # Ok::<(), eyrie::sample::ParamError>(())
+    /// ```
+    ///
+    /// # Panics
+    /// If `ids` does not ascend: a bug of the caller.
+    #[must_use]
+    pub fn mapped(&self, ids: Arc<[TokenId]>) -> Self {
+        assert!(ids.is_sorted_by(|a, b| a < b), "a map of tokens ascends");
+        Self {
+            vocab: ids.len(),
+            valid: ids.partition_point(|&id| (id as usize) < self.valid),
+            ids: Some(ids),
+            ..self.clone()
+        }
+    }
+
+    /// The chain with other parameters.
+    #[cfg(feature = "mutants")]
+    pub(crate) fn altered(&self, change: impl FnOnce(&mut super::RawParams)) -> Self {
+        let mut raw = (*self.params).clone();
+        change(&mut raw);
+        Self {
+            params: SamplingParams::new(raw).expect("a change keeps parameters in their ranges"),
+            ..self.clone()
+        }
     }
 
     /// The request's parameters.
@@ -100,7 +143,8 @@ impl Chain {
         } else {
             first_max(&logits[..self.valid])
         };
-        best.map(|id| Dist::one_hot(token(id))).ok_or(Fault::Masked)
+        let best = best.ok_or(Fault::Masked)?;
+        Ok(Dist::one_hot(self.token(best)))
     }
 
     /// The law whose logarithms are reported with a token: [`Chain::law`], but at temperature 0 the
@@ -115,9 +159,52 @@ impl Chain {
     pub fn report_law(&self, logits: &[f32], h: &History<'_>) -> Result<Dist, Fault> {
         self.check(logits)?;
         if self.params.is_greedy() {
-            return unfiltered(&self.scores(logits, h));
+            return self.unfiltered(&self.scores(logits, h));
         }
         self.warm(logits, h)
+    }
+
+    /// The `k` most probable tokens of [`Chain::report_law`] with their `ln p`, descending, of equals
+    /// the lower id first. The first is the argmax of [`Chain::law`].
+    ///
+    /// # Errors
+    /// As [`Chain::law`].
+    ///
+    /// # Panics
+    /// As [`Chain::law`].
+    pub fn best(
+        &self,
+        logits: &[f32],
+        h: &History<'_>,
+        k: usize,
+    ) -> Result<Vec<(TokenId, f64)>, Fault> {
+        self.check(logits)?;
+        if !self.params.is_greedy() {
+            return Ok(self.warm(logits, h)?.top(k));
+        }
+        let scores = self.scores(logits, h);
+        let left: Vec<_> = self.open(&scores).collect();
+        if left.is_empty() {
+            return Err(Fault::Masked);
+        }
+        Ok(best(left, k))
+    }
+
+    /// The token of a column.
+    fn token(&self, column: usize) -> TokenId {
+        match &self.ids {
+            Some(ids) => ids[column],
+            None => TokenId::try_from(column).expect("a vocabulary has fewer than 2^32 tokens"),
+        }
+    }
+
+    /// The column of a token that may be chosen.
+    fn column(&self, token: TokenId) -> Option<usize> {
+        let column = match &self.ids {
+            Some(ids) => ids.binary_search(&token).ok(),
+            None => Some(token as usize),
+        };
+        column.filter(|column| *column < self.valid)
     }
 
     fn check(&self, logits: &[f32]) -> Result<(), Fault> {
@@ -140,7 +227,7 @@ impl Chain {
         h.index() < self.params.min_tokens
     }
 
-    /// Logits of the valid ids after bias, penalties and masks; masked is minus infinity.
+    /// Logits of the valid columns after bias, penalties and masks; masked is minus infinity.
     fn scores(&self, logits: &[f32], h: &History<'_>) -> Vec<f64> {
         // Adding zero turns minus zero into zero, so that the two tie.
         let mut z: Vec<f64> = logits[..self.valid]
@@ -149,11 +236,14 @@ impl Chain {
             .collect();
         let params = &self.params;
         for (&id, bias) in &params.logit_bias {
-            z[id as usize] += bias;
+            if let Some(column) = self.column(id) {
+                z[column] += bias;
+            }
         }
         if params.has_penalties() {
             h.for_each(|id, count| {
-                let Some(z) = z.get_mut(id as usize).filter(|z| **z > f64::NEG_INFINITY) else {
+                let open = self.column(id).map(|column| &mut z[column]);
+                let Some(z) = open.filter(|z| **z > f64::NEG_INFINITY) else {
                     return;
                 };
                 let r = params.repetition_penalty;
@@ -167,8 +257,8 @@ impl Chain {
         }
         if self.holds_ends(h) {
             for &id in &self.ends {
-                if let Some(z) = z.get_mut(id as usize) {
-                    *z = f64::NEG_INFINITY;
+                if let Some(column) = self.column(id) {
+                    z[column] = f64::NEG_INFINITY;
                 }
             }
         }
@@ -183,34 +273,30 @@ impl Chain {
             z.iter_mut().for_each(|z| *z /= params.temperature);
         }
         if params.top_k == 0 && params.top_p >= 1.0 && params.min_p <= 0.0 {
-            return unfiltered(&z);
+            return self.unfiltered(&z);
         }
-        let left: Vec<_> = open(&z).map(|(id, z)| Candidate { id, z }).collect();
+        let left = self.open(&z).map(|(id, z)| Candidate { id, z });
+        let left: Vec<_> = left.collect();
         if left.is_empty() {
             return Err(Fault::Masked);
         }
         Ok(filtered(left, params))
     }
-}
 
-/// The softmax over what is not masked.
-fn unfiltered(z: &[f64]) -> Result<Dist, Fault> {
-    let (ids, z): (Vec<_>, Vec<_>) = open(z).unzip();
-    if ids.is_empty() {
-        return Err(Fault::Masked);
+    /// The softmax over what is not masked.
+    fn unfiltered(&self, z: &[f64]) -> Result<Dist, Fault> {
+        let (ids, z): (Vec<_>, Vec<_>) = self.open(z).unzip();
+        if ids.is_empty() {
+            return Err(Fault::Masked);
+        }
+        Ok(Dist::softmax(ids, z))
     }
-    Ok(Dist::softmax(ids, z))
-}
 
-/// The scores that are not masked, with their ids.
-fn open(z: &[f64]) -> impl Iterator<Item = (TokenId, f64)> + '_ {
-    z.iter()
-        .enumerate()
-        .filter(|(_, z)| **z > f64::NEG_INFINITY)
-        .map(|(id, &z)| (token(id), z))
-}
-
-/// The token of a column.
-fn token(column: usize) -> TokenId {
-    TokenId::try_from(column).expect("a vocabulary has fewer than 2^32 tokens")
+    /// The scores that are not masked, with their tokens.
+    fn open(&self, z: &[f64]) -> impl Iterator<Item = (TokenId, f64)> {
+        z.iter()
+            .enumerate()
+            .filter(|(_, z)| **z > f64::NEG_INFINITY)
+            .map(|(column, &z)| (self.token(column), z))
+    }
 }

@@ -146,18 +146,33 @@ impl Dist {
     /// them if there are fewer.
     #[must_use]
     pub fn top(&self, k: usize) -> Vec<(TokenId, f64)> {
-        let rank = |a: &(TokenId, f64), b: &(TokenId, f64)| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0));
-        if k == 0 {
-            return Vec::new();
-        }
-        let mut all: Vec<_> = self.iter().collect();
-        if k < all.len() {
-            all.select_nth_unstable_by(k - 1, rank);
-            all.truncate(k);
-        }
-        all.sort_unstable_by(rank);
-        all
+        largest(self.iter().collect(), k)
     }
+}
+
+/// The `k` largest scores with their tokens, descending, of equals the lower id first.
+fn largest(mut all: Vec<(TokenId, f64)>, k: usize) -> Vec<(TokenId, f64)> {
+    let rank = |a: &(TokenId, f64), b: &(TokenId, f64)| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0));
+    if k == 0 {
+        return Vec::new();
+    }
+    if k < all.len() {
+        all.select_nth_unstable_by(k - 1, rank);
+        all.truncate(k);
+    }
+    all.sort_unstable_by(rank);
+    all
+}
+
+/// The tokens of the `k` largest scores (finite), descending, of equals the lower id first, each
+/// with its logarithm under the softmax of all scores.
+///
+/// Scores are compared, not logarithms: two scores may have one logarithm.
+pub(super) fn best(scores: Vec<(TokenId, f64)>, k: usize) -> Vec<(TokenId, f64)> {
+    let peak = scores.iter().map(|s| s.1).fold(f64::NEG_INFINITY, f64::max);
+    let ln_total = scores.iter().map(|s| (s.1 - peak).exp()).sum::<f64>().ln();
+    let ln = |(id, score)| (id, (score - peak) - ln_total);
+    largest(scores, k).into_iter().map(ln).collect()
 }
 
 /// Index of the first of the largest values; `None` if there is no value above minus infinity.

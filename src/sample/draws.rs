@@ -86,6 +86,18 @@ impl Key {
         Self::node(first.wrapping_sub(1), node.0, purpose)
     }
 
+    /// Anchor, node and purpose of a [`Key::node`].
+    #[cfg(feature = "mutants")]
+    pub(crate) fn parts(self) -> Option<(u64, u32, Purpose)> {
+        let purpose = match self.domain {
+            Domain::Draft => Purpose::Draft,
+            Domain::Accept => Purpose::Accept,
+            Domain::Residual => Purpose::Residual,
+            Domain::Token | Domain::Line | Domain::Choice => return None,
+        };
+        Some((self.index, self.node, purpose))
+    }
+
     /// Whether this is a [`Key::token`], the only family whose keys may be asked for again.
     #[must_use]
     pub fn is_token(&self) -> bool {
@@ -121,6 +133,14 @@ pub trait Draws {
             }
         }
         best.1
+    }
+
+    /// `ln p + G` of every token of the support, in its order.
+    ///
+    /// The default asks for every `G` alone. An override must return the same numbers.
+    fn noisy(&self, law: &Dist, at: Key) -> Vec<(TokenId, f64)> {
+        let noisy = |(id, ln_p)| (id, ln_p + self.gumbel(at, id));
+        law.iter().map(noisy).collect()
     }
 }
 
@@ -224,6 +244,21 @@ impl Draws for Keyed {
             }
         }
         winner
+    }
+
+    /// Makes the numbers of two neighbours at once.
+    fn noisy(&self, law: &Dist, at: Key) -> Vec<(TokenId, f64)> {
+        let (mut pair, mut words) = (u32::MAX, [0; 2]); // ids / 2 never reach u32::MAX
+        let noisy = |(id, ln_p): (TokenId, f64)| {
+            if id / 2 != pair {
+                pair = id / 2;
+                words = self.noise(at, pair);
+            }
+            let [even, odd] = words;
+            let bits = if id.is_multiple_of(2) { even } else { odd };
+            (id, ln_p + gumbel(bits))
+        };
+        law.iter().map(noisy).collect()
     }
 }
 

@@ -50,6 +50,8 @@ mod counts;
 mod dist;
 mod draws;
 mod filter;
+#[cfg(feature = "mutants")]
+mod misreading;
 mod params;
 mod philox;
 mod seed;
@@ -58,9 +60,13 @@ mod seed;
 mod tests;
 
 pub use chain::{Chain, Fault};
-pub use choose::choose;
+pub use choose::{choose, choose_best};
 pub use counts::{Counts, History};
 pub use dist::Dist;
 pub use draws::{Draws, Key, Keyed, Purpose};
+#[cfg(feature = "mutants")]
+pub use misreading::Misreading;
+#[cfg(feature = "mutants")]
+pub(crate) use misreading::without_filters;
 pub use params::{ParamError, RawParams, SamplingParams};
 pub use seed::{derive_choice, derive_line};

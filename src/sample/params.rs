@@ -113,12 +113,6 @@ impl SamplingParams {
         Ok(Self(raw))
     }
 
-    /// These parameters without the bias of ids that a narrower vocabulary does not have.
-    pub(super) fn without_bias_from(mut self, valid: usize) -> Self {
-        self.0.logit_bias.retain(|id, _| (*id as usize) < valid);
-        self
-    }
-
     /// Whether the token is the argmax: temperature 0 or too small to tell from it.
     #[must_use]
     pub fn is_greedy(&self) -> bool {

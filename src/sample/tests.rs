@@ -1,6 +1,7 @@
 use proptest::prelude::*;
 
 use super::{draws::ceiling_and_value, *};
+use crate::TokenId;
 
 /// The keys of this crate, pinned: made by a separate implementation of the definition. A change
 /// here changes every seeded text, and is a breaking change.
@@ -107,6 +108,56 @@ proptest! {
         prop_assert_eq!(choose(&law, t, &keyed), choose(&law, t, &Plain(keyed)));
     }
 
+    /// The best few are a sort of all, with the logarithms of a softmax; the first is the choice.
+    #[test]
+    fn the_best_few_begin_with_the_choice(
+        seed: u64,
+        t in 0..1u64 << 40,
+        logits in prop::collection::vec(-20f32..20.0, 1..300),
+        top_k in 0usize..9,
+        k in 1usize..9,
+    ) {
+        let params = RawParams { temperature: 1.0, top_k, ..RawParams::default() };
+        let n = logits.len();
+        let chain = Chain::new(SamplingParams::new(params).unwrap(), n, n, vec![]).unwrap();
+        let law = chain.law(&logits, &History { counts: &Counts::new(&[]), path: &[] }).unwrap();
+        let keyed = Keyed::new(seed);
+        let best = choose_best(&law, t, &keyed, k);
+        prop_assert_eq!(best[0].0, choose(&law, t, &keyed));
+        prop_assert_eq!(&best, &choose_best(&law, t, &Plain(keyed), k));
+        let noisy = law.iter().map(|(id, ln)| (id, ln + keyed.gumbel(Key::token(t), id)));
+        let mut all: Vec<_> = noisy.collect();
+        all.sort_by(|a, b| b.1.total_cmp(&a.1));
+        let total = all.iter().map(|(_, s)| s.exp()).sum::<f64>().ln();
+        prop_assert_eq!(best.len(), k.min(all.len()));
+        for (got, want) in best.iter().zip(&all) {
+            prop_assert_eq!(got.0, want.0);
+            prop_assert!(got.1 <= 0.0 && (got.1 - (want.1 - total)).abs() < 1e-9);
+        }
+    }
+
+    /// At temperature 0 scores are ranked, not their logarithms, of which several may be equal.
+    #[test]
+    fn the_best_few_of_a_greedy_row_begin_with_the_argmax(
+        logits in prop::collection::vec((-3i8..3).prop_map(|x| f32::from(x) * 1e-20), 1..40),
+        k in 1usize..9,
+    ) {
+        let n = logits.len();
+        let params = SamplingParams::new(RawParams::default()).unwrap();
+        let chain = Chain::new(params, n, n, vec![]).unwrap();
+        let history = History { counts: &Counts::new(&[]), path: &[] };
+        let best = chain.best(&logits, &history, k).unwrap();
+        prop_assert_eq!(best[0].0, chain.law(&logits, &history).unwrap().argmax());
+        let report = chain.report_law(&logits, &history).unwrap();
+        for pair in best.windows(2) {
+            let (a, b) = (pair[0].0 as usize, pair[1].0 as usize);
+            prop_assert!(logits[a] > logits[b] || (logits[a] == logits[b] && a < b));
+        }
+        for (id, ln) in best {
+            prop_assert_eq!(ln, report.ln_p(id));
+        }
+    }
+
     #[test]
     fn top_is_a_sort(logits in prop::collection::vec(-3i8..3, 1..40), k in 0usize..50) {
         let logits: Vec<f32> = logits.into_iter().map(f32::from).collect();
@@ -190,5 +241,47 @@ impl Draws for Silent {
     }
     fn accept(&mut self, at: Key, _: f64) -> bool {
         panic!("{at:?} asked")
+    }
+}
+
+/// A reduced vocabulary is the full one with all other tokens banned.
+#[test]
+fn a_mapped_chain_is_the_full_one_without_the_others() {
+    let ids: [TokenId; 4] = [1, 3, 4, 9];
+    let banned = (0..11).filter(|id| !ids.contains(id));
+    let raw = |banned: &[TokenId], temperature| RawParams {
+        temperature,
+        top_k: 3,
+        repetition_penalty: 1.3,
+        frequency_penalty: 0.5,
+        min_tokens: 3,
+        logit_bias: [(3, 0.4), (7, 2.0)]
+            .into_iter()
+            .chain(banned.iter().map(|id| (*id, f64::NEG_INFINITY)))
+            .collect(),
+        ..RawParams::default()
+    };
+    let chain = |banned: &[TokenId], temperature| {
+        let params = SamplingParams::new(raw(banned, temperature)).unwrap();
+        Chain::new(params, 12, 11, vec![9]).unwrap()
+    };
+    let logits: Vec<f32> = (0..12u8).map(|i| f32::from(i * 7 % 12) * 0.3).collect();
+    let columns: Vec<f32> = ids.iter().map(|id| logits[*id as usize]).collect();
+    let mut counts = Counts::new(&[4, 7]);
+    counts.push(1);
+    for temperature in [0.0, 0.8] {
+        for path in [&[][..], &[3], &[3, 3, 9]] {
+            let history = History {
+                counts: &counts,
+                path,
+            };
+            let mapped = chain(&[], temperature).mapped(ids.into());
+            let full = chain(&banned.clone().collect::<Vec<_>>(), temperature);
+            assert_eq!(
+                mapped.law(&columns, &history),
+                full.law(&logits, &history),
+                "{temperature} {path:?}"
+            );
+        }
     }
 }

@@ -16,7 +16,7 @@ use crate::{
     accept::Rule,
     cache::KvCache,
     commit::Outcome,
-    draft::Drafter,
+    draft::{Drafter, Plan},
     ending::end_ids,
     error::{ErrorKind, Result},
     model::Target,
@@ -52,12 +52,24 @@ pub struct Parts {
 pub struct EngineOptions {
     /// Most levels of drafts a round, 1..=64.
     pub depth: usize,
+    /// Most nodes of a tree, 1..=1024, for drafters that grow one; `None`: chains.
+    pub nodes: Option<usize>,
     /// Most choices and prompts in work at once.
     pub max_batch: usize,
     /// Tokens that the target's cache holds, for all sequences together.
     pub kv_tokens: usize,
     /// Prompt tokens fed at a time, by sequence.
     pub prefill_chunk: usize,
+}
+
+impl EngineOptions {
+    fn plan(&self) -> Plan {
+        let nodes = self.nodes.unwrap_or(self.depth);
+        Plan {
+            depth: self.depth,
+            nodes,
+        }
+    }
 }
 
 /// Many requests, one target, one drafter.
@@ -87,6 +99,7 @@ impl Engine {
     pub fn new(parts: Parts, options: EngineOptions) -> Result<Self> {
         let at_least_one = "at least 1";
         check("depth", options.depth, 1..=64, "1..=64")?;
+        check("nodes", options.nodes.unwrap_or(1), 1..=1024, "1..=1024")?;
         check("max-batch", options.max_batch, 1..=usize::MAX, at_least_one)?;
         check("kv-tokens", options.kv_tokens, 1..=MOST_SLOTS, "1 to 2^31")?;
         check(
@@ -314,7 +327,7 @@ impl Engine {
                 &mut players,
                 &mut self.cache,
                 &mut self.running,
-                self.options.depth,
+                self.options.plan(),
             );
             match done {
                 Ok(Some(outcomes)) => {

@@ -4,9 +4,9 @@ use std::{sync::Arc, time::Instant};
 
 use super::group::Group;
 use crate::{
-    SeqId, TokenId,
+    Matrix, SeqId, TokenId,
     cache::{KvCache, Txn},
-    draft::{Drafter, Seen},
+    draft::{self, Drafter, Seen},
     error::Result,
     model::{Rows, Target, Wanted},
     report::Stage,
@@ -74,7 +74,7 @@ pub(super) fn prefill(
     let Some(mut txn) = Txn::begin(cache, &rows.want()) else {
         return Ok(None);
     };
-    let out = target.forward(&rows, &mut txn, &[])?;
+    let out = target.forward(&rows, &mut txn, drafter.taps())?;
     for task in &*tasks {
         txn.commit_all(task.seq())?;
     }
@@ -86,7 +86,7 @@ pub(super) fn prefill(
             answers += 1;
         }
     }
-    observe(drafter, cache, tasks);
+    observe(drafter, cache, tasks, &rows, out.taps.as_ref());
     for task in tasks {
         match task {
             Task::Fresh(group) => group.prefill += clock.elapsed(),
@@ -101,27 +101,29 @@ pub(super) fn fed(task: &Task, cache: &KvCache) -> bool {
     cache.committed(task.seq()) == task.tokens().len()
 }
 
-/// Shows the prompts so far to the drafter; one that fails starts afresh later.
-fn observe(drafter: &mut dyn Drafter, cache: &KvCache, tasks: &[Task]) {
-    let drafted_for = |task: &&Task| {
+/// Shows the drafter what was fed. Choices whose rows are fed again are shown only for their taps:
+/// without, a drafter catches up by the tokens.
+fn observe(
+    drafter: &mut dyn Drafter,
+    cache: &KvCache,
+    tasks: &[Task],
+    rows: &Rows,
+    taps: Option<&Matrix>,
+) {
+    let drafted_for = |task: &Task| {
         let request = &task.shared().request;
-        matches!(task, Task::Fresh(_)) && !request.drafter_off && request.max_tokens > 1
+        let new = taps.is_some() || matches!(task, Task::Fresh(_));
+        new && !request.drafter_off && request.max_tokens > 1
     };
-    let seen: Vec<_> = tasks
-        .iter()
-        .filter(drafted_for)
-        .map(|task| Seen {
-            seq: task.seq(),
-            tokens: &task.tokens()[..cache.committed(task.seq())],
-        })
+    let pairs = tasks.iter().zip(rows.spans());
+    let fed: Vec<_> = pairs
+        .filter(|(task, _)| drafted_for(task))
+        .map(|(task, span)| (task, taps.map(|taps| taps.gather(span.rows.clone()))))
         .collect();
-    if seen.is_empty() {
-        return;
-    }
-    if let Err(error) = drafter.observe(&seen) {
-        tracing::warn!("{error}; its requests are drafted for afresh");
-        for seen in seen {
-            drafter.forget(seen.seq);
-        }
-    }
+    let seen = fed.iter().map(|(task, taps)| Seen {
+        seq: task.seq(),
+        tokens: &task.tokens()[..cache.committed(task.seq())],
+        taps: taps.as_ref(),
+    });
+    draft::show(drafter, &seen.collect::<Vec<_>>());
 }

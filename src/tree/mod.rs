@@ -109,22 +109,18 @@ impl DraftTree {
         Ok(self.push(node, parent, token, Law::Drawn(q)))
     }
 
-    /// The tree without nodes deeper than `depth` levels below the anchor. The cut is by place, not
-    /// by value, so what stays keeps its law.
+    /// The tree without nodes deeper than `depth` levels below the anchor, and of those its first
+    /// `nodes`. The cut is by place, not by value, so what stays keeps its law.
     #[must_use]
-    pub fn cut(self, depth: usize) -> Self {
+    pub fn cut(self, depth: usize, nodes: usize) -> Self {
         let depths = self.depths();
-        if depths.iter().all(|d| *d <= depth) {
+        if self.len() <= nodes && depths.iter().all(|d| *d <= depth) {
             return self;
         }
         let mut cut = Self::new();
         let mut moved = vec![None; self.len()];
-        for (i, law) in self
-            .laws
-            .into_iter()
-            .enumerate()
-            .filter(|(i, _)| depths[*i] <= depth)
-        {
+        let inside = (self.laws.into_iter().enumerate()).filter(|(i, _)| depths[*i] <= depth);
+        for (i, law) in inside.take(nodes) {
             let parent = self.parents[i].and_then(|parent| moved[parent.index()]);
             moved[i] = Some(cut.push(Node::at(cut.len()), parent, self.tokens[i], law));
         }

@@ -151,3 +151,24 @@ impl Draws for Liar {
         true
     }
 }
+
+#[test]
+fn a_cut_keeps_the_first_nodes_of_the_upper_levels() {
+    let mut tree = DraftTree::new();
+    let a = tree.point(None, 1).unwrap();
+    let b = tree.point(Some(a), 2).unwrap();
+    tree.point(Some(b), 3).unwrap();
+    tree.point(None, 4).unwrap();
+    tree.point(Some(a), 5).unwrap();
+    let tokens = |depth, nodes| -> Vec<TokenId> {
+        let cut = tree.clone().cut(depth, nodes);
+        cut.nodes().map(|node| cut.token(node)).collect()
+    };
+    assert_eq!(tokens(9, 9), [1, 2, 3, 4, 5]);
+    assert_eq!(tokens(2, 9), [1, 2, 4, 5]);
+    assert_eq!(tokens(2, 3), [1, 2, 4]);
+    assert_eq!(tokens(9, 4), [1, 2, 3, 4]);
+    assert_eq!(tokens(1, 9), [1, 4]);
+    let cut = tree.clone().cut(2, 9);
+    assert_eq!(cut.parent(Node(3)), Some(Node(0)));
+}

@@ -25,14 +25,16 @@ use crate::{
 pub struct Verified<'c> {
     /// `[rows, vocab]`.
     pub logits: Matrix,
+    /// The taps asked for, `[rows, taps * hidden]`.
+    pub taps: Option<Matrix>,
     /// Where each sequence's rows are.
     pub pack: Pack,
     /// The rows in the cache; what is not committed vanishes with it.
     pub txn: Txn<'c>,
 }
 
-/// Runs the target over the anchors of `seqs` and the nodes of their `trees`. `None`: the cache has
-/// no room for these rows now, and nothing changed.
+/// Runs the target over the anchors of `seqs` and the nodes of their `trees`, with `taps`. `None`: the
+/// cache has no room for these rows now, and nothing changed.
 ///
 /// # Errors
 /// If the target fails; nothing half-written survives.
@@ -41,14 +43,16 @@ pub fn verify<'c>(
     cache: &'c mut KvCache,
     seqs: &[Sequence],
     trees: &[DraftTree],
+    taps: &[usize],
 ) -> Result<Option<Verified<'c>>> {
     let pack = Pack::new(cache, seqs, trees, target.vocab())?;
     let Some(mut txn) = Txn::begin(cache, &pack.rows().want()) else {
         return Ok(None);
     };
-    let out = target.forward(pack.rows(), &mut txn, &[])?;
+    let out = target.forward(pack.rows(), &mut txn, taps)?;
     Ok(Some(Verified {
         logits: out.logits,
+        taps: out.taps,
         pack,
         txn,
     }))

@@ -67,6 +67,11 @@ impl Pack {
         std::iter::once(0).chain(nodes).collect()
     }
 
+    /// The rows of sequence `i`, given as [`kept`](Self::kept) does, as rows of the pass.
+    pub fn rows_of<'p>(&'p self, i: usize, kept: &'p [usize]) -> impl Iterator<Item = usize> + 'p {
+        kept.iter().map(move |row| self.spans[i].start + row)
+    }
+
     pub(super) fn span(&self, i: usize) -> &Span {
         &self.spans[i]
     }

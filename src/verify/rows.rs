@@ -90,4 +90,10 @@ impl TargetRows for RowLaws<'_> {
         let path = self.path(at);
         self.seq.chain().law(self.row(at), &self.history(&path))
     }
+
+    #[cfg(feature = "mutants")]
+    fn misread(&mut self, at: Option<Node>, how: crate::sample::Misreading) -> Result<Dist, Fault> {
+        let path = self.path(at);
+        how.law(self.seq.chain(), self.row(at), &self.history(&path))
+    }
 }

@@ -3,6 +3,7 @@
 mod chat;
 pub(crate) mod flags;
 mod inspect;
+mod judge;
 mod requests;
 mod results;
 pub(crate) mod tokenizers;

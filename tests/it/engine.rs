@@ -24,7 +24,7 @@ use crate::support::{
 
 /// The tiny target, with a fault.
 #[derive(Debug)]
-struct Faulty {
+pub(crate) struct Faulty {
     inner: Arc<dyn Target>,
     /// Passes until one fails.
     passes: AtomicUsize,
@@ -33,7 +33,7 @@ struct Faulty {
 }
 
 impl Faulty {
-    fn new(passes: usize, poison: Option<TokenId>) -> Arc<Self> {
+    pub(crate) fn new(passes: usize, poison: Option<TokenId>) -> Arc<Self> {
         Arc::new(Self {
             inner: tt_target(),
             passes: AtomicUsize::new(passes),
@@ -61,6 +61,18 @@ impl Target for Faulty {
 
     fn new_cache(&self, slots: usize) -> KvCache {
         self.inner.new_cache(slots)
+    }
+
+    fn embed(&self, tokens: &[TokenId]) -> eyrie::Matrix {
+        self.inner.embed(tokens)
+    }
+
+    fn final_norm(&self, x: &mut eyrie::Matrix) {
+        self.inner.final_norm(x);
+    }
+
+    fn head(&self, normed: &eyrie::Matrix) -> eyrie::Matrix {
+        self.inner.head(normed)
     }
 
     fn forward(&self, rows: &Rows, txn: &mut Txn<'_>, taps: &[usize]) -> Result<Forward> {
@@ -469,13 +481,13 @@ impl Drafter for Flaky {
     fn propose(
         &mut self,
         anchors: &mut [eyrie::draft::Anchor<'_>],
-    ) -> Result<Vec<eyrie::tree::DraftTree>> {
+        trees: &mut [eyrie::tree::DraftTree],
+    ) -> Result<()> {
         self.calls += 1;
-        let trees = self.inner.propose(anchors)?;
         if self.calls.is_multiple_of(3) {
             return Err(ErrorKind::Draft("asleep".to_owned()).into());
         }
-        Ok(trees)
+        self.inner.propose(anchors, trees)
     }
 
     fn forget(&mut self, seq: eyrie::SeqId) {

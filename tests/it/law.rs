@@ -6,19 +6,20 @@
 
 mod broken;
 mod exact;
+mod grown;
 mod keys;
 mod matching;
+mod mutants;
 mod naive;
 mod noise;
 mod params;
+mod rounds;
 mod twin;
 mod walk;
 
 use eyrie::{
-    Node, TokenId,
-    accept::TargetRows,
-    sample::{Chain, Counts, Dist, Fault, History, RawParams, SamplingParams},
-    tree::DraftTree,
+    judge::Rows,
+    sample::{Chain, Counts, Dist, History, RawParams, SamplingParams},
 };
 
 const ALPHA: f64 = 1e-6;
@@ -53,18 +54,4 @@ fn single(x: f64) -> f32 {
 /// The probabilities of a law on `0..vocab`.
 fn table(law: &Dist, vocab: u32) -> Vec<f64> {
     (0..vocab).map(|id| law.p(id)).collect()
-}
-
-/// Target rows whose law is a function of the tokens after the anchor.
-struct Rows<'a, F> {
-    tree: &'a DraftTree,
-    law: F,
-}
-
-impl<F: FnMut(&[TokenId]) -> Result<Dist, Fault>> TargetRows for Rows<'_, F> {
-    fn law(&mut self, at: Option<Node>) -> Result<Dist, Fault> {
-        let path = at.map_or_else(Vec::new, |node| self.tree.path(node));
-        let path: Vec<_> = path.into_iter().map(|node| self.tree.token(node)).collect();
-        (self.law)(&path)
-    }
 }

@@ -14,3 +14,4 @@ mod rules;
 mod support;
 mod text;
 mod tidy;
+mod trees;

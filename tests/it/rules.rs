@@ -8,9 +8,13 @@ use std::sync::Arc;
 use eyrie::{
     TokenId,
     accept::{Block, Match, Rejection, Rule},
-    draft::{Drafter, Pick, Script},
+    draft::{Anchor, Drafter, Pick, Script},
+    error::{ErrorKind, Result},
     model::Target,
+    report::RoundTrace,
     request::Request,
+    sample::History,
+    tree::DraftTree,
 };
 use eyrie_verifier::chi2;
 
@@ -60,13 +64,19 @@ fn joint(temperature: f64, top_k: usize) -> Vec<f64> {
     cells
 }
 
-/// Fails unless the first three tokens of each choice have the target's joint law.
-fn judge(run: &Run, law: &[f64], what: &str) {
-    let mut counts = vec![0u64; 64];
+/// How often each triple begins a choice.
+fn cells(run: &Run) -> Vec<u64> {
+    let mut counts = vec![0; 64];
     for tokens in run.tokens() {
         let cell = tokens[..3].iter().fold(0, |cell, token| cell * 4 + token);
         counts[cell as usize] += 1;
     }
+    counts
+}
+
+/// Fails unless the first three tokens of each choice have the target's joint law.
+fn judge(run: &Run, law: &[f64], what: &str) {
+    let counts = cells(run);
     for (cell, (count, p)) in counts.iter().zip(law).enumerate() {
         assert!(*p > 0.0 || *count == 0, "{what}: cell {cell} has no mass");
     }
@@ -122,8 +132,43 @@ fn the_first_three_tokens_have_the_targets_law() {
     }
 }
 
+/// Trees under `rejection`: drawn ones, and those of points.
+#[test]
+fn trees_keep_the_law() {
+    let mut td = TARGET;
+    td.rotate_left(1);
+    let law = joint(1.0, 4);
+    let picks = [Pick::Drawn, Pick::Greedy, Pick::Coupled];
+    let mut seed = 500;
+    for (depth, topk, nodes) in [(3, 2, 6), (2, 3, 5)] {
+        let lab = lab(RULES[0]).with(|lab| {
+            (lab.options.depth, lab.options.nodes) = (depth, Some(nodes));
+        });
+        for (name, rows, sign) in [("minus", TARGET, -1.0), ("td", td, 1.0)] {
+            for pick in picks {
+                seed += 1;
+                let request = Request {
+                    max_tokens: 6,
+                    n: N,
+                    ..drawn(&[0], 1.0, seed)
+                };
+                let drafter = lab.tree_drafter(table_of(&rows, sign), pick, topk);
+                let run = lab.run(drafter, &[request]);
+                let siblings =
+                    |trace: &RoundTrace| trace.parents.iter().filter(|p| **p == -1).count();
+                assert!(run.traces.iter().any(|trace| siblings(trace) == topk));
+                judge(
+                    &run,
+                    &law,
+                    &format!("{name}, {pick:?}, {topk}x{depth}x{nodes}"),
+                );
+            }
+        }
+    }
+}
+
 /// What is accepted of one draft a round is the overlap of the two laws under `rejection` and
-/// `block`, and the chance of two equal draws under `match` (case 16).
+/// `block`, and the chance of two equal draws under `match`.
 #[test]
 fn the_rate_is_that_of_the_named_rule() {
     let laws: fn(usize) -> [f64; 4] = |last| row(last, 1.0, 4);
@@ -167,6 +212,71 @@ fn the_rate_is_that_of_the_named_rule() {
                 "{what}: {seen}, expected {want}"
             );
         }
+    }
+}
+
+/// Draws chains from one law, and errs when one begins with token 1.
+#[derive(Debug)]
+struct Erring {
+    logits: [f32; 4],
+    /// Whether an error takes what was drawn with it: the fault.
+    drops: bool,
+}
+
+impl Drafter for Erring {
+    fn name(&self) -> &'static str {
+        "erring"
+    }
+
+    fn propose(&mut self, anchors: &mut [Anchor<'_>], trees: &mut [DraftTree]) -> Result<()> {
+        for i in 0..anchors.len() {
+            let (mut above, mut path) = (None, Vec::new());
+            for _ in 0..anchors[i].depth {
+                let history = History {
+                    counts: anchors[i].counts,
+                    path: &path,
+                };
+                let q = anchors[i].chain.law(&self.logits, &history);
+                let q = q.expect("finite logits");
+                let node = Pick::Drawn.add(&mut trees[i], above, q, &mut anchors[i])?;
+                let token = trees[i].token(node);
+                if path.is_empty() && token == 1 {
+                    if self.drops {
+                        trees.fill(DraftTree::new());
+                    }
+                    return Err(ErrorKind::Draft("drew a 1".to_owned()).into());
+                }
+                path.push(token);
+                above = Some(node);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A drafter may fail because of what it drew. What was drawn before is judged all the same; dropping
+/// it would be seen.
+#[test]
+fn an_error_after_a_draw_does_not_bias_the_law() {
+    let law = joint(1.0, 4);
+    for (rule, seed) in RULES.into_iter().zip(60..) {
+        let lab = lab(rule).with(|lab| lab.options.max_batch = 1);
+        let run = |drops| {
+            let logits = [0.2, 0.8, -0.3, 0.3];
+            let request = Request {
+                max_tokens: 6,
+                n: N,
+                ..drawn(&[0], 1.0, seed)
+            };
+            lab.run(Box::new(Erring { logits, drops }), &[request])
+        };
+        let honest = run(false);
+        let drafted: Vec<_> = honest.traces.iter().map(|trace| &trace.drafted).collect();
+        let erred = drafted.iter().filter(|drafts| ***drafts == [1]);
+        assert!(erred.count() > N / 4);
+        judge(&honest, &law, rule().name());
+        let fit = chi2::goodness_of_fit(&cells(&run(true)), &law).expect("counts");
+        assert!(fit.rejects(ALPHA), "{}: {fit:?}", rule().name());
     }
 }
 

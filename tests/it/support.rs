@@ -189,6 +189,7 @@ impl Lab {
             valid: None,
             options: EngineOptions {
                 depth: 4,
+                nodes: None,
                 max_batch: 16,
                 kv_tokens: 4096,
                 prefill_chunk: 64,
@@ -247,6 +248,22 @@ impl Lab {
             self.options.kv_tokens,
             self.options.prefill_chunk,
         ))
+    }
+
+    /// Drafts trees with `model`, of so many children a row.
+    pub(crate) fn tree_drafter(
+        &self,
+        model: Arc<dyn Target>,
+        pick: Pick,
+        topk: usize,
+    ) -> Box<dyn Drafter> {
+        let EngineOptions {
+            kv_tokens,
+            prefill_chunk,
+            ..
+        } = self.options;
+        let drafter = ModelDrafter::new(model, pick, kv_tokens, prefill_chunk);
+        Box::new(drafter.branching(topk))
     }
 
     /// The target as its own drafter.
@@ -349,8 +366,9 @@ impl Drafter for Always {
         "always"
     }
 
-    fn propose(&mut self, anchors: &mut [Anchor<'_>]) -> Result<Vec<DraftTree>> {
-        Ok(anchors.iter().map(|_| DraftTree::chain(&self.0)).collect())
+    fn propose(&mut self, _: &mut [Anchor<'_>], trees: &mut [DraftTree]) -> Result<()> {
+        trees.fill(DraftTree::chain(&self.0));
+        Ok(())
     }
 }
 
@@ -376,18 +394,22 @@ impl Drafter for Spy {
         "spy"
     }
 
+    fn taps(&self) -> &[usize] {
+        self.inner.taps()
+    }
+
     fn observe(&mut self, seen: &[Seen<'_>]) -> Result<()> {
         self.seen.observed.fetch_add(seen.len(), Ordering::Relaxed);
         self.inner.observe(seen)
     }
 
-    fn propose(&mut self, anchors: &mut [Anchor<'_>]) -> Result<Vec<DraftTree>> {
+    fn propose(&mut self, anchors: &mut [Anchor<'_>], trees: &mut [DraftTree]) -> Result<()> {
         self.seen.calls.fetch_add(1, Ordering::Relaxed);
         for anchor in anchors.iter() {
             self.seen.prompts.lock().unwrap().push(anchor.tokens[0]);
             self.seen.depths.lock().unwrap().push(anchor.depth);
         }
-        self.inner.propose(anchors)
+        self.inner.propose(anchors, trees)
     }
 
     fn fork(&mut self, from: SeqId, to: SeqId) {
@@ -414,14 +436,13 @@ impl Drafter for Planted {
         "planted"
     }
 
-    fn propose(&mut self, anchors: &mut [Anchor<'_>]) -> Result<Vec<DraftTree>> {
-        let mut tree_of = |anchor: &Anchor<'_>| {
+    fn propose(&mut self, anchors: &mut [Anchor<'_>], trees: &mut [DraftTree]) -> Result<()> {
+        for (anchor, tree) in anchors.iter().zip(trees) {
             let known = self
                 .known
                 .iter()
                 .find(|known| known.starts_with(anchor.tokens));
             let future = known.map_or(&[][..], |known| &known[anchor.tokens.len()..]);
-            let mut tree = DraftTree::new();
             let mut above = None;
             for (level, right) in future.iter().take(anchor.depth).enumerate() {
                 let place = (at(level) + 1) % self.topk;
@@ -437,9 +458,8 @@ impl Drafter for Planted {
                 }
                 above = next;
             }
-            Ok(tree)
-        };
-        anchors.iter().map(&mut tree_of).collect()
+        }
+        Ok(())
     }
 }
 
@@ -452,15 +472,14 @@ impl Drafter for Broken {
         "broken"
     }
 
-    fn propose(&mut self, anchors: &mut [Anchor<'_>]) -> Result<Vec<DraftTree>> {
+    fn propose(&mut self, _: &mut [Anchor<'_>], trees: &mut [DraftTree]) -> Result<()> {
         self.0 += 1;
-        match self.0 % 4 {
-            0 => Err(ErrorKind::Draft("lost its mind".to_owned()).into()),
-            2 => Ok(Vec::new()),
-            _ => Ok(anchors
-                .iter()
-                .map(|_| DraftTree::chain(&[1, 2, 3]))
-                .collect()),
+        if !self.0.is_multiple_of(4) {
+            trees.fill(DraftTree::chain(&[1, 2, 3]));
+        }
+        match self.0.is_multiple_of(2) {
+            true => Err(ErrorKind::Draft("lost its mind".to_owned()).into()),
+            false => Ok(()),
         }
     }
 }

@@ -1,10 +1,16 @@
-//! The trajectory grid: every configuration must give the tokens of plain decoding.
+//! The grid: every configuration must give the tokens that it promises.
+//!
+//! Under the rule `match`, and at temperature 0 under every rule, those are the tokens of plain
+//! decoding. Under `rejection` and `block` at a temperature above 0 only the law is that of plain
+//! decoding, which a grid cannot see; but the tokens of a request may depend on nothing beside its
+//! seed and its rounds, so they must be those of the same drafter and depth without neighbours, on
+//! one thread, with another prefill chunk.
 
 use std::{collections::BTreeMap, io::Write, sync::Arc, time::Instant};
 
 use eyrie::{
     TokenId,
-    accept::Match,
+    accept::{Block, Match, Rejection, Rule},
     draft::{Drafter, ModelDrafter, Ngram, NoDrafter, Pick, Script},
     kernels::Format,
     model::{Dtype, Llama, LoadOptions, Target, load::Checkpoint},
@@ -14,10 +20,19 @@ use eyrie::{
 };
 use eyrie_fixtures::{Fixture, td, tt};
 
-/// Drafters of the grid: `self` is the target, `td` a random model of two layers, `td-greedy` the
-/// same with the pick `greedy`.
-pub const DRAFTERS: [&str; 6] = ["none", "ngram", "self", "td", "td-greedy", "script"];
-/// Most drafts a round.
+/// Drafters of the grid: `self` is the target, `td` a random model of two layers, both with the
+/// pick that the rule is for (`coupled` or `drawn`), `td-greedy` the same with the pick `greedy`,
+/// `td-tree` the same with trees of three children a row, where the rule is not for chains only.
+pub const DRAFTERS: [&str; 7] = [
+    "none",
+    "ngram",
+    "self",
+    "td",
+    "td-greedy",
+    "td-tree",
+    "script",
+];
+/// Most levels of drafts a round.
 pub const DEPTHS: [usize; 8] = [1, 2, 3, 4, 5, 6, 7, 8];
 /// Temperatures.
 pub const TEMPERATURES: [f64; 3] = [0.0, 0.7, 1.3];
@@ -33,12 +48,14 @@ pub const CHUNKS: [usize; 3] = [1, 7, 64];
 pub const THREADS: [usize; 2] = [1, 2];
 /// Weights.
 pub const FORMATS: [Format; 2] = [Format::F32, Format::Q8_0];
+/// Rules.
+pub const RULES: [&str; 3] = ["match", "rejection", "block"];
 
 /// Ids of the tiny models.
 const VOCAB: u32 = 64;
 
 /// Levels of each factor, in the order of [`Config::at`].
-pub const LEVELS: [usize; 9] = [
+pub const LEVELS: [usize; 10] = [
     DRAFTERS.len(),
     DEPTHS.len(),
     TEMPERATURES.len(),
@@ -48,6 +65,7 @@ pub const LEVELS: [usize; 9] = [
     CHUNKS.len(),
     THREADS.len(),
     FORMATS.len(),
+    RULES.len(),
 ];
 
 /// One configuration, by the level of each factor.
@@ -71,8 +89,10 @@ pub struct Config {
     pub threads: usize,
     /// See [`FORMATS`].
     pub format: Format,
-    /// What plain decoding depends on.
-    law: [usize; 4],
+    /// See [`RULES`].
+    pub rule: &'static str,
+    /// The levels.
+    row: [usize; LEVELS.len()],
 }
 
 impl Config {
@@ -81,7 +101,7 @@ impl Config {
     /// # Panics
     /// If `row` is not a row of [`LEVELS`].
     #[must_use]
-    pub fn at(row: &[usize]) -> Self {
+    pub fn at(row: &[usize; LEVELS.len()]) -> Self {
         Self {
             drafter: DRAFTERS[row[0]],
             depth: DEPTHS[row[1]],
@@ -92,8 +112,40 @@ impl Config {
             chunk: CHUNKS[row[6]],
             threads: THREADS[row[7]],
             format: FORMATS[row[8]],
-            law: [row[2], row[3], row[4], row[8]],
+            rule: RULES[row[9]],
+            row: *row,
         }
+    }
+
+    /// Whether the tokens of plain decoding are promised.
+    #[must_use]
+    pub fn is_plain(&self) -> bool {
+        self.rule == "match" || self.temperature <= 0.0
+    }
+
+    /// Whether its drafts are trees.
+    fn grows_trees(&self) -> bool {
+        self.drafter == "td-tree" && self.rule != "block"
+    }
+
+    /// Plain decoding of one request at a time, on one thread, with the largest chunk.
+    #[must_use]
+    pub fn plain(&self) -> Self {
+        let [_, _, temperature, filter, seed, _, _, _, format, _] = self.row;
+        let chunk = CHUNKS.len() - 1;
+        Self::at(&[0, 0, temperature, filter, seed, 0, chunk, 0, format, 0])
+    }
+
+    /// The configuration that must give the same tokens.
+    #[must_use]
+    pub fn reference(&self) -> Self {
+        let plain = self.plain();
+        if self.is_plain() {
+            return plain;
+        }
+        let mut row = plain.row;
+        (row[0], row[1], row[9]) = (self.row[0], self.row[1], self.row[9]);
+        Self::at(&row)
     }
 
     fn params(&self) -> anyhow::Result<SamplingParams> {
@@ -127,14 +179,14 @@ pub struct Outcome {
     pub accepted: usize,
 }
 
-/// Loaded models and the tokens of plain decoding, made once.
+/// Loaded models and the tokens of references, made once.
 #[derive(Debug)]
 pub struct Runner {
     folder: tempfile::TempDir,
     prompts: Vec<Vec<TokenId>>,
-    tokens: usize,
+    length: usize,
     models: BTreeMap<(&'static str, usize, String), Arc<dyn Target>>,
-    plain: BTreeMap<[usize; 4], Vec<Vec<TokenId>>>,
+    references: BTreeMap<[usize; LEVELS.len()], Vec<Vec<TokenId>>>,
 }
 
 impl Runner {
@@ -156,30 +208,32 @@ impl Runner {
         Ok(Self {
             folder,
             prompts: all,
-            tokens,
+            length: tokens,
             models: BTreeMap::new(),
-            plain: BTreeMap::new(),
+            references: BTreeMap::new(),
         })
     }
 
-    /// Runs `config`; its tokens and those of plain decoding, one request at a time.
+    /// Runs `config`; its tokens and those of its [reference](Config::reference).
     ///
     /// # Errors
     /// If a model or a setting is refused.
     pub fn compare(&mut self, config: &Config) -> anyhow::Result<(Outcome, Vec<Vec<TokenId>>)> {
-        if !self.plain.contains_key(&config.law) {
-            let plain = Config {
-                drafter: "none",
-                depth: 1,
-                batch: 1,
-                chunk: 64,
-                threads: 1,
-                ..config.clone()
-            };
-            let tokens = self.run(&plain)?.tokens;
-            self.plain.insert(config.law, tokens);
+        let reference = self.tokens(&config.reference())?;
+        Ok((self.run(config)?, reference))
+    }
+
+    /// The tokens of a configuration that many are compared with.
+    ///
+    /// # Errors
+    /// As [`Runner::compare`].
+    pub fn tokens(&mut self, config: &Config) -> anyhow::Result<Vec<Vec<TokenId>>> {
+        if let Some(tokens) = self.references.get(&config.row) {
+            return Ok(tokens.clone());
         }
-        Ok((self.run(config)?, self.plain[&config.law].clone()))
+        let tokens = self.run(config)?.tokens;
+        self.references.insert(config.row, tokens.clone());
+        Ok(tokens)
     }
 
     fn model(&mut self, name: &'static str, config: &Config) -> anyhow::Result<Arc<dyn Target>> {
@@ -201,31 +255,39 @@ impl Runner {
     fn drafter(&mut self, config: &Config) -> anyhow::Result<Box<dyn Drafter>> {
         let model = match config.drafter {
             "self" => self.model("tt", config)?,
-            "td" | "td-greedy" => self.model("td", config)?,
+            "td" | "td-greedy" | "td-tree" => self.model("td", config)?,
             "ngram" => return Ok(Box::new(Ngram)),
             "script" => return Ok(Box::new(random_script(VOCAB, 64, config.seed))),
             _ => return Ok(Box::new(NoDrafter)),
         };
-        let pick = match config.drafter {
-            "td-greedy" => Pick::Greedy,
-            _ => Pick::Coupled,
+        let pick = match (config.drafter, config.rule) {
+            ("td-greedy", _) => Pick::Greedy,
+            (_, "match") => Pick::Coupled,
+            _ => Pick::Drawn,
         };
         let drafter = ModelDrafter::new(model, pick, 4096, config.chunk);
-        Ok(Box::new(drafter))
+        let topk = if config.grows_trees() { 3 } else { 1 };
+        Ok(Box::new(drafter.branching(topk)))
     }
 
     fn run(&mut self, config: &Config) -> anyhow::Result<Outcome> {
         let target = self.model("tt", config)?;
+        let rule: Box<dyn Rule> = match config.rule {
+            "rejection" => Box::new(Rejection),
+            "block" => Box::new(Block),
+            _ => Box::new(Match),
+        };
         let parts = Parts {
             valid: target.vocab(),
             target,
             text: None,
             eos: vec![11],
             drafter: self.drafter(config)?,
-            rule: Box::new(Match),
+            rule,
         };
         let options = EngineOptions {
             depth: config.depth,
+            nodes: config.grows_trees().then_some(3 * config.depth),
             max_batch: config.batch,
             kv_tokens: 4096,
             prefill_chunk: config.chunk,
@@ -236,7 +298,7 @@ impl Runner {
                 id: i.to_string(),
                 prompt: prompt.clone(),
                 params: config.params()?,
-                max_tokens: self.tokens,
+                max_tokens: self.length,
                 stop: Vec::new(),
                 stop_ids: Vec::new(),
                 ignore_eos: false,
@@ -301,7 +363,7 @@ pub fn random_script(vocab: u32, rounds: usize, seed: u64) -> Script {
     Script::new(lists)
 }
 
-/// Runs the full grid and prints one line a drafter. Returns how many configurations differed.
+/// Runs the full grid and prints one line a rule and drafter. Returns how many configurations differed.
 ///
 /// # Errors
 /// If a configuration cannot run, or `out` cannot be written.
@@ -310,33 +372,34 @@ pub fn run_all(tokens: usize, prompts: usize, out: &mut dyn Write) -> anyhow::Re
     let mut runner = Runner::new(prompts, tokens)?;
     let total: usize = LEVELS.iter().product();
     let mut failed = 0;
-    let mut sums: BTreeMap<&str, (usize, usize, usize, usize)> = BTreeMap::new();
+    let mut sums: BTreeMap<(usize, &str), (usize, usize, usize, usize)> = BTreeMap::new();
     for mut index in 0..total {
-        let mut row = Vec::new();
-        for levels in LEVELS {
-            row.push(index % levels);
+        let row = LEVELS.map(|levels| {
+            let level = index % levels;
             index /= levels;
-        }
+            level
+        });
         let config = Config::at(&row);
-        let (outcome, plain) = runner.compare(&config)?;
-        let sum = sums.entry(config.drafter).or_default();
+        let (outcome, reference) = runner.compare(&config)?;
+        let sum = sums.entry((row[9], config.drafter)).or_default();
         sum.0 += 1;
         sum.1 += outcome.tokens.iter().map(Vec::len).sum::<usize>();
         sum.2 += outcome.drafted;
         sum.3 += outcome.accepted;
-        if outcome.tokens != plain {
+        if outcome.tokens != reference {
             failed += 1;
             writeln!(out, "DIFFERS {config:?}")?;
         }
     }
     writeln!(
         out,
-        "drafter  configurations     tokens    drafted   accepted"
+        "rule       drafter    configurations     tokens    drafted   accepted"
     )?;
-    for (drafter, (configs, tokens, drafted, accepted)) in sums {
+    for ((rule, drafter), (configs, tokens, drafted, accepted)) in sums {
+        let rule = RULES[rule];
         writeln!(
             out,
-            "{drafter:<8} {configs:>14} {tokens:>10} {drafted:>10} {accepted:>10}"
+            "{rule:<10} {drafter:<10} {configs:>14} {tokens:>10} {drafted:>10} {accepted:>10}"
         )?;
     }
     let seconds = begin.elapsed().as_secs();

@@ -1,8 +1,10 @@
-//! `cargo xtask`: long jobs that are not tests.
+//! `cargo xtask`: long jobs that are not tests, and small ones.
 
-use std::process::ExitCode;
+use std::{path::PathBuf, process::ExitCode};
 
+use anyhow::Context;
 use clap::{Parser, Subcommand};
+use eyrie_fixtures::Fixture;
 
 /// Long jobs that are not tests.
 #[derive(Debug, Parser)]
@@ -14,8 +16,9 @@ struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Job {
-    /// Every drafter x depth x temperature x filters x seed x batch x chunk x threads x dtype on
-    /// tiny random models: the tokens must be those of plain decoding
+    /// Every drafter x depth x temperature x filters x seed x batch x chunk x threads x dtype x rule
+    /// on tiny random models: the tokens must be those of plain decoding, or where a rule only keeps
+    /// its law those of the same rounds alone
     Grid {
         /// Tokens a request
         #[arg(long, default_value_t = 16)]
@@ -24,10 +27,27 @@ enum Job {
         #[arg(long, default_value_t = 20)]
         prompts: usize,
     },
+    /// Write the tiny random target of the tests, with a tokenizer: something small to try commands on
+    Fixture {
+        /// Folder to write
+        dir: PathBuf,
+    },
 }
 
 fn main() -> anyhow::Result<ExitCode> {
-    let Job::Grid { tokens, prompts } = Args::parse().job;
-    let failed = xtask::grid::run_all(tokens, prompts, &mut std::io::stdout().lock())?;
-    Ok(ExitCode::from(u8::from(failed > 0)))
+    match Args::parse().job {
+        Job::Grid { tokens, prompts } => {
+            let failed = xtask::grid::run_all(tokens, prompts, &mut std::io::stdout().lock())?;
+            Ok(ExitCode::from(u8::from(failed > 0)))
+        }
+        Job::Fixture { dir } => {
+            let tiny = Fixture {
+                tokenizer: true,
+                ..eyrie_fixtures::tt()
+            };
+            tiny.write_dir(&dir)
+                .with_context(|| dir.display().to_string())?;
+            Ok(ExitCode::SUCCESS)
+        }
+    }
 }

@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::{Ran, eyrie, generate};
 
 /// A flag, the other arguments it needs, and two ways to give it.
-type Case = (
+pub(super) type Case = (
     &'static str,
     &'static [&'static str],
     &'static [&'static str],
@@ -36,6 +36,7 @@ const CASES: &[Case] = &[
         &["--draft", "@script.json"],
     ),
     ("depth", NGRAM, &[], &["--depth", "5"]),
+    ("tree", DRAFT, &[], &["--tree", "4x5x24"]),
     ("rule", DRAFT, &[], &["--rule", "rejection"]),
     ("pick", DRAFT, &[], &["--pick", "greedy"]),
     ("dtype", PROMPT, &[], &["--dtype", "q8_0"]),
@@ -192,7 +193,7 @@ pub(crate) fn no_flag_is_left_out() {
         .get_subcommands()
         .map(clap::Command::get_name)
         .collect();
-    assert_eq!(names, ["generate", "inspect"]);
+    assert_eq!(names, ["generate", "inspect", "judge"]);
 }
 
 #[test]
@@ -219,7 +220,7 @@ fn a_rule_that_judges_drawn_drafts_implies_the_pick() {
 /// At temperature 0 the rules give the tokens of plain decoding; above, the target as its own
 /// drafter is accepted whole. The result says which rule ran.
 #[test]
-fn the_rules_run() {
+pub(crate) fn the_rules_run() {
     let run = |args: &[&str]| {
         let common = [
             "--model",
@@ -260,7 +261,7 @@ fn the_same_request_gives_the_same_configuration() {
 }
 
 /// `refused` holds if the run failed with `code` and one line that has all `parts`.
-fn refused(ran: &Ran, code: i32, parts: &[&str]) {
+pub(super) fn refused(ran: &Ran, code: i32, parts: &[&str]) {
     assert_eq!(ran.code, code, "{ran:?}");
     assert!(
         ran.err.starts_with("error: ") && ran.err.ends_with('\n'),
@@ -276,7 +277,49 @@ fn refused(ran: &Ran, code: i32, parts: &[&str]) {
 fn wrong_usage_is_one_line_that_names_the_flag() {
     let cases: &[(&[&str], &[&str])] = &[
         (&["--frobnicate"], &["--frobnicate"]),
-        (&["--prompt", "x", "--tree", "4x5x24"], &["--tree"]),
+        (
+            &["--prompt", "x", "--tree", "4x5x24"],
+            &["--tree", "needs a drafter"],
+        ),
+        (
+            &["--prompt", "x", "--drafter", "ngram", "--tree", "4x5x24"],
+            &["--tree: --drafter ngram"],
+        ),
+        (
+            &[
+                "--prompt",
+                "x",
+                "--draft",
+                "@script.json",
+                "--tree",
+                "4x5x24",
+            ],
+            &["--tree: --drafter script"],
+        ),
+        (
+            &[
+                "--prompt", "x", "--draft", "@td", "--tree", "4x5x24", "--rule", "block",
+            ],
+            &["--tree: --rule block", "rejection"],
+        ),
+        (
+            &[
+                "--prompt", "x", "--draft", "@td", "--tree", "4x5x24", "--depth", "5",
+            ],
+            &["--tree", "--depth"],
+        ),
+        (
+            &["--prompt", "x", "--draft", "@td", "--tree", "4x5"],
+            &["--tree", "4x5", "TOPKxDEPTHxNODES"],
+        ),
+        (
+            &["--prompt", "x", "--draft", "@td", "--tree", "65x5x24"],
+            &["--tree", "65x5x24", "1..=64"],
+        ),
+        (
+            &["--prompt", "x", "--draft", "@td", "--tree", "4x5x1025"],
+            &["--tree", "4x5x1025", "1..=1024"],
+        ),
         (
             &["--prompt", "x", "--drafter", "eagle"],
             &["--drafter", "ngram"],

@@ -122,6 +122,8 @@ fn drafts_change_no_token() {
             &["--draft", "@td", "--depth", "7"],
             &["--draft", "@td", "--pick", "greedy"],
             &["--draft", "@tt", "--depth", "3"],
+            &["--draft", "@td", "--tree", "4x5x24"],
+            &["--draft", "@td", "--tree", "3x2x6", "--pick", "greedy"],
             &["--draft", "@script.json"],
         ] {
             let result = on_tt(&[&args, drafter].concat()).result();
@@ -141,6 +143,35 @@ fn drafts_change_no_token() {
         );
         assert_eq!(rounds.len(), 8, "31 tokens after the first, 4 a round");
     }
+}
+
+/// The draft model's cache has room for trees beside the tokens that `--kv-tokens` speaks of.
+#[test]
+fn trees_have_their_own_room() {
+    let args = [
+        "--prompt-ids",
+        "1,2,3",
+        "--max-tokens",
+        "32",
+        "--ignore-eos",
+    ];
+    let run = |more: &[&str]| on_tt(&[&args[..], more].concat()).result();
+    let base = run(&[]);
+    let small = ["--max-batch", "1", "--kv-tokens", "35", "--draft", "@tt"];
+    let grown = run(&[&small[..], &["--tree", "4x5x24"]].concat());
+    assert_eq!(grown["tokens"], base["tokens"]);
+    assert_eq!(
+        (&grown["config"]["tree"], &grown["config"]["depth"]),
+        (&json!("4x5x24"), &json!(5))
+    );
+    let rounds = grown["rounds"].as_array().unwrap();
+    let (last, before) = rounds.split_last().unwrap();
+    assert!(
+        before.iter().all(|round| number(&round["drafted"]) > 0),
+        "{rounds:?}"
+    );
+    assert_eq!(rounds[0]["drafted"], 24);
+    assert!(number(&last["emitted"]) > 0);
 }
 
 #[test]

@@ -60,14 +60,6 @@ fn unbroken_wrapper_is_the_real_choice() {
 }
 
 #[test]
-fn keys_without_the_index_are_caught_by_the_law_over_the_index() {
-    let broken = |law: &Dist, seed, t| elsewhere(law, seed, t, |_, token| (Key::token(0), token));
-    assert!(single(&geometric(16, 0.8), &broken, |t| (61, t)).rejects(ALPHA));
-    // Over seeds, at one index each, nothing is wrong with it.
-    assert!(!single(&geometric(16, 0.8), &broken, |seed| (seed, 5)).rejects(ALPHA));
-}
-
-#[test]
 fn a_number_shared_between_tokens_is_caught_by_the_law() {
     let broken = |law: &Dist, seed, t| elsewhere(law, seed, t, |at, _| (at, 0));
     assert!(single(&geometric(16, 0.8), &broken, |t| (62, t)).rejects(ALPHA));
@@ -109,24 +101,4 @@ fn a_drafter_at_the_wrong_index_is_caught_by_the_coupling() {
             "{seen} of {N}"
         );
     }
-}
-
-/// Emits the target's choice if the draft equals it, else draws anew: conditioned on having
-/// differed, the token is biased towards what the drafter likes. The real rule emits the choice itself.
-#[test]
-fn a_fresh_draw_after_a_mismatch_is_caught_by_the_law() {
-    let drafts = law_of(&[0.1, 0.6, 0.3]);
-    let draft = |seed: u64, t| real(&drafts, seed + 1_000_000, t);
-    let fresh = |seed: u64| seed + 2_000_000;
-    let broken = |law: &Dist, seed, t| match real(law, seed, t) {
-        token if token == draft(seed, t) => token,
-        _ => real(law, fresh(seed), t),
-    };
-    let honest = |law: &Dist, seed, t| match draft(seed, t) {
-        token if token == real(law, seed, t) => token,
-        _ => real(law, seed, t),
-    };
-    let target = [0.5, 0.3, 0.2];
-    assert!(single(&target, &broken, |t| (65, t)).rejects(ALPHA));
-    assert!(!single(&target, &honest, |t| (65, t)).rejects(ALPHA));
 }

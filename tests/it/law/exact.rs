@@ -6,55 +6,25 @@ use std::collections::BTreeMap;
 use eyrie::{
     Node, TokenId,
     accept::{Block, Match, Rejection, Rule},
+    mutant::Mutant,
     sample::{self, Dist, Keyed},
     tree::DraftTree,
 };
 
 use super::{
     Rows,
+    mutants::lacking,
     naive::{self, Fault},
-    walk::{Decide, Planned, Setting, chain_of, hard, rule, settings},
+    walk::{Decide, Setting, chain_of, chains, hard, rule, settings, trees},
 };
 
 const EXACT: f64 = 1e-12;
 
-/// Chains of one to three nodes: drawn, points, and both.
-fn chains() -> Vec<Vec<Planned>> {
-    let mut all = Vec::new();
-    for nodes in 1..=3 {
-        all.push(chain_of(nodes, |_| true));
-        all.push(chain_of(nodes, |_| false));
-    }
-    all.push(chain_of(3, |i| i % 2 == 0));
-    all.push(chain_of(3, |i| i % 2 == 1));
-    all
-}
-
-/// Trees with siblings: drawn, points, and both; one of them three levels deep.
-fn trees() -> Vec<Vec<Planned>> {
-    let pair = [None, None, Some(0), Some(0)];
-    let deep = [None, None, Some(0), Some(2)];
-    let wide = [None, None, None];
-    let crossed = [None, None, Some(1), Some(1)];
-    let all = |parents: &[Option<u32>], drawn: fn(usize) -> bool| -> Vec<Planned> {
-        let node = |(i, parent): (usize, &Option<u32>)| (*parent, drawn(i));
-        parents.iter().enumerate().map(node).collect()
-    };
-    vec![
-        all(&pair, |_| true),
-        all(&pair, |i| i % 2 == 0),
-        all(&deep, |_| true),
-        all(&wide, |_| true),
-        all(&wide, |_| false),
-        all(&crossed, |i| i != 0),
-    ]
-}
-
 fn worst(settings: &[Setting], decide: Decide<'_>) -> f64 {
     let errors = settings.iter().map(|setting| {
-        let error = setting.error(decide);
-        assert!(error < EXACT, "{error:e} on {setting:?}");
-        error
+        let exact = setting.exact(decide);
+        assert!(exact.error < EXACT, "{exact:?} on {setting:?}");
+        exact.error
     });
     errors.fold(0.0, f64::max)
 }
@@ -188,58 +158,62 @@ fn caught(decide: Decide<'_>, setting: &Setting) {
     assert!(error > 1e-4, "{error:e}");
 }
 
+/// The exact error of broken variants, by setting.
 #[test]
-fn faults_of_rejection_are_caught() {
+fn variants_are_caught_by_enumeration() {
     let [chain, tree] = hard_ones();
-    for fault in [
-        Fault::NoResidual,
-        Fault::Zeroed,
-        Fault::Inverse,
-        Fault::Always,
-    ] {
-        caught(&naive::rejection(fault, 4), &chain);
-        caught(&naive::rejection(fault, 4), &tree);
+    let everywhere = [
+        Mutant::AlwaysAccept,
+        Mutant::InverseRatio,
+        Mutant::ResampleFromP,
+        Mutant::DraftedZeroed,
+        Mutant::DroppedByValue,
+        Mutant::StaleQ,
+    ];
+    let between_siblings = [Mutant::SiblingLeftIn, Mutant::SiblingUnnormalised];
+    let mut lines = Vec::new();
+    for mutant in everywhere.into_iter().chain(between_siblings) {
+        let drawing = ["rejection", "block"]
+            .iter()
+            .filter(|rule| mutant.rules().contains(rule));
+        for rule_name in drawing {
+            let (honest, setting): (Box<dyn Rule>, _) = match *rule_name {
+                "block" => (Box::new(Block), &chain),
+                _ if between_siblings.contains(&mutant) => (Box::new(Rejection), &tree),
+                _ => (Box::new(Rejection), &chain),
+            };
+            let error = setting.error(&rule(&*mutant.rule(honest)));
+            assert!(error > 1e-4, "{error:e}: {mutant:?} of {rule_name}");
+            let test = "law::exact::variants_are_caught_by_enumeration";
+            let name = mutant.name();
+            lines.push(format!(
+                "| `{name}` | {rule_name} | `{test}` | exact | error {error:.3} |"
+            ));
+        }
     }
+    lacking(&lines);
 }
 
 /// Faults between siblings do not show on chains.
 #[test]
-fn faults_between_siblings_are_caught_on_trees() {
+fn faults_between_siblings_are_caught_on_trees_alone() {
     let [chain, tree] = hard_ones();
-    for fault in [Fault::FirstLaw, Fault::Unnormalised] {
-        assert!(
-            chain.error(&naive::rejection(fault, 4)) < EXACT,
-            "{fault:?}"
-        );
-        caught(&naive::rejection(fault, 4), &tree);
+    for mutant in [Mutant::SiblingLeftIn, Mutant::SiblingUnnormalised] {
+        let broken = mutant.rule(Box::new(Rejection));
+        assert!(chain.error(&rule(&*broken)) < EXACT, "{mutant:?}");
+        caught(&rule(&*broken), &tree);
     }
+    let first_law = naive::rejection(Fault::FirstLaw, 4);
+    assert!(chain.error(&first_law) < EXACT);
+    caught(&first_law, &tree);
 }
 
+/// What the rule's own parts would have to get wrong.
 #[test]
 fn faults_of_block_are_caught() {
     let [chain, _] = hard_ones();
-    for fault in [
-        Fault::Uncut,
-        Fault::Unweighted,
-        Fault::Flat,
-        Fault::NoResidual,
-    ] {
+    for fault in [Fault::Uncut, Fault::Unweighted, Fault::Flat] {
         caught(&naive::block(fault, 4), &chain);
-    }
-}
-
-/// A drawn node that is dropped for its value, here because the drafter finds it unlikely.
-#[test]
-fn a_draft_dropped_for_its_value_is_caught() {
-    let [chain, _] = hard_ones();
-    for honest in [&rule(&Rejection) as Decide<'_>, &rule(&Block)] {
-        let dropping: Decide<'_> = &|tree, rows, draws| {
-            let q = chain.q(&[]);
-            let rare = q.p(tree.token(Node(0))) < 0.2;
-            let kept = if rare { DraftTree::new() } else { tree.clone() };
-            honest(&kept, rows, draws)
-        };
-        caught(dropping, &chain);
     }
 }
 

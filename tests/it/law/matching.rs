@@ -1,119 +1,31 @@
 //! The rule `match`, exhaustively, and against plain decoding with the whole chain.
 
-use std::{cell::RefCell, collections::BTreeMap};
+use std::cell::RefCell;
 
 use eyrie::{
     Node, TokenId,
     accept::{Match, Rule, TargetRows, Verdict},
+    judge::trajectory::{DEPTH, Decide, TOKENS, small_trees, with_every_function},
     sample::{Chain, Counts, Dist, Fault, History, Keyed, RawParams, SamplingParams, choose},
     tree::DraftTree,
 };
-use eyrie_verifier::every::{Walk, every};
 use proptest::prelude::*;
 
 use super::Rows;
 
-const TOKENS: u32 = 3;
-const DEPTH: usize = 3;
-
-/// The decision on a tree of the real rule, or of a broken one.
-type Decide = fn(&DraftTree, &mut dyn TargetRows) -> Verdict;
-
+/// The decision of the real rule.
 fn real(tree: &DraftTree, rows: &mut dyn TargetRows) -> Verdict {
     Match.decide(tree, rows, 0, &mut Keyed::new(0))
-}
-
-/// Runs a rule on `tree` with *every* function from prefixes to tokens as the target, and compares
-/// with the function's trajectory; returns the number of runs.
-///
-/// A function is made lazily: its value at a prefix is a question of the walk when the prefix first
-/// occurs, and stays. So a run stands for all functions that agree where the rule looked, and since the
-/// weights of the runs sum to 1, all 3^40 functions are covered.
-fn with_every_function(tree: &DraftTree, decide: Decide) -> usize {
-    let mut covered = 0.0;
-    let runs = every(
-        |walk| one_function(tree, decide, walk),
-        |(), weight| covered += weight,
-    );
-    assert!((covered - 1.0).abs() < 1e-9, "{covered} of all functions");
-    runs
-}
-
-fn one_function(tree: &DraftTree, decide: Decide, walk: &mut Walk) {
-    let mut function = BTreeMap::<Vec<TokenId>, TokenId>::new();
-    let mut rows = Rows {
-        tree,
-        law: |prefix: &[TokenId]| {
-            let ask = || u32::try_from(walk.pick(&[1.0; TOKENS as usize])).unwrap();
-            Ok(Dist::one_hot(
-                *function.entry(prefix.to_vec()).or_insert_with(ask),
-            ))
-        },
-    };
-    let Verdict { path, next } = decide(tree, &mut rows);
-
-    let mut emitted: Vec<_> = path.iter().map(|&n| tree.token(n)).collect();
-    emitted.push(next.unwrap());
-    for t in 0..emitted.len() {
-        // A prefix that was never asked for would be missing here.
-        assert_eq!(
-            function[&emitted[..t]],
-            emitted[t],
-            "token {t} of {emitted:?} on {tree:?}"
-        );
-    }
-    // The path goes down one level a step, into the lowest of equal children.
-    let mut at = None;
-    for (&node, &token) in path.iter().zip(&emitted) {
-        assert_eq!(
-            first_child(tree, at, token),
-            Some(node),
-            "{path:?} on {tree:?}"
-        );
-        at = Some(node);
-    }
-    // It stops only where it must.
-    assert_eq!(
-        first_child(tree, at, emitted[path.len()]),
-        None,
-        "{path:?} on {tree:?}"
-    );
-}
-
-fn first_child(tree: &DraftTree, of: Option<Node>, token: TokenId) -> Option<Node> {
-    tree.nodes()
-        .find(|&n| tree.parent(n) == of && tree.token(n) == token)
-}
-
-/// Calls `f` with every tree of exactly `left` more nodes, by every choice of parent and token.
-fn grow(tree: &DraftTree, left: usize, f: &mut impl FnMut(&DraftTree)) {
-    if left == 0 {
-        return f(tree);
-    }
-    for parent in std::iter::once(None).chain(tree.nodes().map(Some)) {
-        if parent.is_some_and(|p| tree.depth(p) == DEPTH) {
-            continue;
-        }
-        for token in 0..TOKENS {
-            let mut grown = tree.clone();
-            grown.point(parent, token).unwrap();
-            grow(&grown, left - 1, f);
-        }
-    }
 }
 
 /// Every tree of at most 5 nodes over 3 tokens, of depth at most 3, in every numbering and with every
 /// repetition of siblings.
 #[test]
 fn every_small_tree_and_every_function() {
-    let (mut trees, mut runs) = (0, 0);
-    for nodes in 0..=5 {
-        grow(&DraftTree::new(), nodes, &mut |tree| {
-            trees += 1;
-            runs += with_every_function(tree, real);
-        });
-    }
-    assert_eq!((trees, runs), (27_805, 292_059));
+    let trees = small_trees(5);
+    let runs = trees.iter().map(|tree| with_every_function(tree, &real));
+    let runs: Result<usize, String> = runs.sum();
+    assert_eq!((trees.len(), runs), (27_805, Ok(292_059)));
 }
 
 /// What hangs under a node: for each token the subtree of that child, if there is one.
@@ -177,7 +89,7 @@ fn every_distinct_tree_and_every_function() {
                     let mut tree = DraftTree::new();
                     plant(&under, None, &mut tree);
                     trees += 1;
-                    runs += with_every_function(&tree, real);
+                    runs += with_every_function(&tree, &real).unwrap();
                 }
             }
         }
@@ -207,39 +119,47 @@ fn walk_down(
     }
 }
 
+/// What is found wrong with a rule on `tree`.
+fn wrong(tree: &DraftTree, decide: Decide<'_>) -> String {
+    with_every_function(tree, decide).expect_err("a broken rule")
+}
+
 /// Accepts an only child unseen.
 #[test]
-#[should_panic(expected = "token 0 of")]
 fn a_rule_that_trusts_an_only_child_is_caught() {
-    let trusting: Decide = |tree, rows| {
+    let trusting: Decide<'_> = &|tree, rows| {
         walk_down(tree, rows, |children, next| match children[..] {
             [only] => Some(only),
             _ => children.into_iter().find(|&n| tree.token(n) == next),
         })
     };
-    with_every_function(&DraftTree::chain(&[1]), trusting);
+    let found = wrong(&DraftTree::chain(&[1]), trusting);
+    assert!(found.starts_with("token 0 of"), "{found}");
 }
 
 /// Right tokens, but fewer than the tree allows.
 #[test]
-#[should_panic(expected = "left: Some(Node(0))")]
 fn a_rule_that_stops_early_is_caught() {
-    with_every_function(&DraftTree::chain(&[1]), |tree, rows| {
-        walk_down(tree, rows, |_, _| None)
-    });
+    let early: Decide<'_> = &|tree, rows| walk_down(tree, rows, |_, _| None);
+    let found = wrong(&DraftTree::chain(&[1]), early);
+    assert!(found.starts_with("[] stops before Node(0)"), "{found}");
 }
 
 /// Right tokens, through the higher of two twins.
 #[test]
-#[should_panic(expected = "right: Some(Node(1))")]
 fn a_rule_that_takes_the_higher_twin_is_caught() {
     let mut twins = DraftTree::chain(&[1]);
     twins.point(None, 1).unwrap();
-    with_every_function(&twins, |tree, rows| {
+    let higher: Decide<'_> = &|tree, rows| {
         walk_down(tree, rows, |children, next| {
             children.into_iter().rev().find(|&n| tree.token(n) == next)
         })
-    });
+    };
+    let found = wrong(&twins, higher);
+    assert!(
+        found.starts_with("Some(Node(0)) is the child, not Node(1)"),
+        "{found}"
+    );
 }
 
 #[test]

@@ -1,4 +1,5 @@
-//! The rules `rejection` and `block` by the letter of the papers, on dense tables, and with faults.
+//! The rules `rejection` and `block` by the letter of the papers, on dense tables, and with faults
+//! that no seam of the production code can have.
 
 use eyrie::{
     Node,
@@ -14,18 +15,8 @@ use super::table;
 pub(super) enum Fault {
     /// Nothing: the twin.
     None,
-    /// A rejection is followed by a token of p.
-    NoResidual,
-    /// A rejection is followed by p without the drafted token.
-    Zeroed,
-    /// Accepted with q / p.
-    Inverse,
-    /// Accepted whatever it is.
-    Always,
     /// The second sibling is judged by the target's law instead of what the first left.
     FirstLaw,
-    /// What is left is not renormalised before the next sibling is judged by it.
-    Unnormalised,
     /// Block: the weight of a prefix is not cut at 1.
     Uncut,
     /// Block: the residual forgets the weight of the prefix.
@@ -74,29 +65,12 @@ pub(super) fn rejection(
             for child in tree.nodes().filter(|&node| tree.parent(node) == at) {
                 let (x, q) = (tree.token(child) as usize, q_of(tree, child, vocab));
                 let judge = if fault == Fault::FirstLaw { &p } else { &left };
-                let chance = match fault {
-                    Fault::Inverse => q[x] / judge[x],
-                    Fault::Always if judge[x] > 0.0 => 1.0,
-                    _ => judge[x] / q[x],
-                };
-                if draws.accept(key(child.index(), Purpose::Accept), chance) {
+                if draws.accept(key(child.index(), Purpose::Accept), judge[x] / q[x]) {
                     path.push(child);
                     continue 'down;
                 }
-                let rest = match fault {
-                    Fault::NoResidual => continue,
-                    Fault::Zeroed => {
-                        let mut rest = left.clone();
-                        rest[x] = 0.0;
-                        rest
-                    }
-                    _ => above(&left, 1.0, &q),
-                };
-                if let Some(normal) = normalised(&rest) {
-                    left = match fault {
-                        Fault::Unnormalised => rest,
-                        _ => normal,
-                    };
+                if let Some(rest) = normalised(&above(&left, 1.0, &q)) {
+                    left = rest;
                 }
             }
             let next = Ok(pick(&left, path.len(), draws));
@@ -145,12 +119,7 @@ pub(super) fn block(
                 Fault::Unweighted => 1.0,
                 _ => weights[best],
             };
-            match fault {
-                Fault::NoResidual => p[best].clone(),
-                _ => {
-                    normalised(&above(&p[best], scale, &q[best])).unwrap_or_else(|| p[best].clone())
-                }
-            }
+            normalised(&above(&p[best], scale, &q[best])).unwrap_or_else(|| p[best].clone())
         };
         Verdict {
             path: tree.nodes().take(best).collect(),
