@@ -49,9 +49,8 @@ fn commit(c: &mut Criterion) {
     for (batch, rows) in [(1u64, 5usize), (16, 5), (16, 25)] {
         let mut group = c.benchmark_group(format!("cpu/cache-round/{batch}x{rows}"));
         group.throughput(Throughput::Elements(batch * rows as u64));
-        let cache = filled(batch);
         group.bench_function("slots", |b| {
-            let setup = || cache.clone();
+            let setup = || filled(batch);
             let run = |mut cache: KvCache| {
                 round(&mut cache, batch, rows);
                 cache

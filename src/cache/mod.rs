@@ -28,31 +28,30 @@
 //! ```
 
 mod slots;
+mod store;
 mod txn;
 
 #[cfg(test)]
 mod tests;
 
+pub use store::Places;
 pub use txn::Txn;
+
+use candle_core::Device;
 
 use crate::{SeqId, error::Result};
 use slots::Slots;
+use store::Store;
 
-/// The cache of one model: slot lists by sequence, and per layer the keys and values of all slots.
+/// The cache of one model: slot lists by sequence, and per layer the keys and values of all slots,
+/// in host memory or on a device.
 ///
 /// Invariant: a slot is free, or owned by at least one sequence or by the one open transaction.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct KvCache {
     slots: Slots,
-    layers: Vec<Layer>,
+    store: Store,
     width: usize,
-}
-
-/// Keys and values of one layer, `[slots, kv_heads * head_dim]` each.
-#[derive(Clone, Debug)]
-struct Layer {
-    k: Vec<f32>,
-    v: Vec<f32>,
 }
 
 impl KvCache {
@@ -63,14 +62,30 @@ impl KvCache {
     /// If there are 2^32 slots or more, or their floats cannot be counted or allocated.
     #[must_use]
     pub fn new(layers: usize, width: usize, slots: usize) -> Self {
-        let layer = |_| Layer {
-            k: vec![0.0; slots * width],
-            v: vec![0.0; slots * width],
-        };
         Self {
             slots: Slots::new(slots),
-            layers: (0..layers).map(layer).collect(),
+            store: Store::host(layers, width, slots),
             width,
+        }
+    }
+
+    /// A cache of `slots` tokens on `device`, for a model of `layers` layers with `kv_heads` key
+    /// heads of `head_dim` floats. Only keys and values lie there; who owns which slot is known on
+    /// the host. Each layer is allocated when it is first written.
+    ///
+    /// # Panics
+    /// If there are 2^32 slots or more.
+    #[must_use]
+    pub fn on_device(
+        layers: usize,
+        (kv_heads, head_dim): (usize, usize),
+        slots: usize,
+        device: Device,
+    ) -> Self {
+        Self {
+            slots: Slots::new(slots),
+            store: Store::device(layers, (kv_heads, slots, head_dim), device),
+            width: kv_heads * head_dim,
         }
     }
 

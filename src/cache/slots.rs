@@ -11,7 +11,7 @@ use crate::{
 };
 
 /// Slot lists by sequence, owner counts by slot, and the free slots, lowest first.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(super) struct Slots {
     owners: Vec<u32>,
     free: BinaryHeap<Reverse<u32>>,

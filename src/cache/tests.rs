@@ -1,7 +1,9 @@
-//! The cache against a `Vec` of tokens: any program of passes, commits, cuts, forks and releases.
+//! The cache against a `Vec` of tokens: any program of passes, commits, cuts, forks and releases, with
+//! keys and values in host memory and on a device.
 
 use std::collections::BTreeMap;
 
+use candle_core::{Device, Tensor};
 use proptest::prelude::*;
 
 use super::*;
@@ -32,15 +34,50 @@ fn op() -> impl Strategy<Value = Op> {
 /// What the cache should hold: the tokens themselves.
 type Model = BTreeMap<u64, Vec<f32>>;
 
+fn in_host_memory() -> KvCache {
+    KvCache::new(LAYERS, WIDTH, SLOTS)
+}
+
+/// Key heads of one value each.
+fn on_device() -> KvCache {
+    KvCache::on_device(LAYERS, (WIDTH, 1), SLOTS, Device::Cpu)
+}
+
+/// The key and the value in a slot.
+fn slot(txn: &Txn<'_>, layer: usize, slot: u32) -> [Vec<f32>; 2] {
+    let range = slot as usize * WIDTH..(slot as usize + 1) * WIDTH;
+    let Some((k, v)) = txn.tensors(layer) else {
+        let (k, v) = txn.layer(layer);
+        return [k, v].map(|side| side[range.clone()].to_vec());
+    };
+    [k, v].map(|side| {
+        let side = side
+            .narrow(1, slot as usize, 1)
+            .and_then(|s| s.flatten_all());
+        side.and_then(|s| s.to_vec1()).expect("a slot")
+    })
+}
+
+/// Writes `token` as the key of `slot` and its negative as the value.
+fn write(txn: &mut Txn<'_>, layer: usize, slot: u32, token: f32) {
+    if txn.device().is_none() {
+        txn.write(layer, slot, &[token; WIDTH], &[-token; WIDTH]);
+        return;
+    }
+    let side = |value: f32| Tensor::full(value, (WIDTH, 1, 1), &Device::Cpu).expect("a tensor");
+    let places = txn.places(&[slot]).expect("a slot of the pass");
+    let (k, v) = (side(token), side(-token));
+    txn.scatter(layer, &places, &k, &v).expect("written");
+}
+
 /// The tokens that the cache holds for `seq`, read through its slots, equal in both layers.
 fn read(cache: &mut KvCache, seq: u64) -> Vec<f32> {
     let txn = Txn::begin(cache, &[]).expect("no rows always fit");
-    let at = |layer: usize, slot: &u32| {
-        let (k, v) = txn.layer(layer);
-        let range = *slot as usize * WIDTH..(*slot as usize + 1) * WIDTH;
-        assert!(k[range.clone()].iter().all(|x| *x == k[range.start]));
-        assert_eq!(k[range.start], -v[range.start]);
-        k[range.start]
+    let at = |layer: usize, place: &u32| {
+        let [k, v] = slot(&txn, layer, *place);
+        assert_eq!(k, [k[0]; WIDTH]);
+        assert_eq!(v, [-k[0]; WIDTH]);
+        k[0]
     };
     let tokens = |layer| -> Vec<f32> {
         let slots = txn.prefix(SeqId(seq)).iter();
@@ -74,7 +111,7 @@ fn pass(
             *next += 1.0;
             written.entry(seq).or_default().push(*next);
             for layer in 0..LAYERS {
-                txn.write(layer, slot, &[*next; WIDTH], &[-*next; WIDTH]);
+                write(&mut txn, layer, slot, *next);
             }
         }
     }
@@ -120,31 +157,63 @@ fn step(cache: &mut KvCache, model: &mut Model, op: Op, next: &mut f32) {
     }
 }
 
+fn holds_the_tokens_of_a_plain_list(mut cache: KvCache, ops: Vec<Op>) {
+    let (mut model, mut next) = (Model::new(), 0.0);
+    for op in ops {
+        step(&mut cache, &mut model, op, &mut next);
+        for seq in 0..4 {
+            let want = model.get(&seq).cloned().unwrap_or_default();
+            assert_eq!(cache.committed(SeqId(seq)), want.len());
+            assert_eq!(read(&mut cache, seq), want);
+        }
+    }
+    for seq in 0..4 {
+        cache.release(SeqId(seq));
+    }
+    assert_eq!(cache.free(), SLOTS);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 512, ..ProptestConfig::default() })]
 
     #[test]
-    fn holds_the_tokens_of_a_plain_list(ops in prop::collection::vec(op(), 1..60)) {
-        let mut cache = KvCache::new(LAYERS, WIDTH, SLOTS);
-        let (mut model, mut next) = (Model::new(), 0.0);
-        for op in ops {
-            step(&mut cache, &mut model, op, &mut next);
-            for seq in 0..4 {
-                let want = model.get(&seq).cloned().unwrap_or_default();
-                prop_assert_eq!(cache.committed(SeqId(seq)), want.len());
-                prop_assert_eq!(read(&mut cache, seq), want);
-            }
-        }
-        for seq in 0..4 {
-            cache.release(SeqId(seq));
-        }
-        prop_assert_eq!(cache.free(), SLOTS);
+    fn holds_the_tokens_of_a_plain_list_in_host_memory(ops in prop::collection::vec(op(), 1..60)) {
+        holds_the_tokens_of_a_plain_list(in_host_memory(), ops);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+
+    #[test]
+    fn holds_the_tokens_of_a_plain_list_on_a_device(ops in prop::collection::vec(op(), 1..60)) {
+        holds_the_tokens_of_a_plain_list(on_device(), ops);
     }
 }
 
 #[test]
+fn what_is_on_a_device_is_written_by_the_rows_of_the_pass_alone() {
+    let mut cache = on_device();
+    let txn = Txn::begin(&mut cache, &[(SeqId(1), 2)]).expect("room");
+    let slots = txn.fresh(SeqId(1)).to_vec();
+    assert!(txn.places(&slots).is_ok() && txn.tensors(0).is_none());
+    let foreign = slots.iter().max().expect("two slots") + 1;
+    let error = txn
+        .places(&[slots[0], foreign])
+        .expect_err("not of the pass");
+    assert!(
+        error.to_string().contains(&format!("slot {foreign}")),
+        "{error}"
+    );
+    let mut host = in_host_memory();
+    let txn = Txn::begin(&mut host, &[(SeqId(1), 1)]).expect("room");
+    let error = txn.places(txn.fresh(SeqId(1))).expect_err("no device");
+    assert!(error.to_string().contains("host memory"), "{error}");
+}
+
+#[test]
 fn an_error_between_begin_and_commit_leaves_no_trace() {
-    let mut cache = KvCache::new(LAYERS, WIDTH, SLOTS);
+    let mut cache = in_host_memory();
     let (seq, other) = (SeqId(1), SeqId(2));
     let mut failing = || -> Result<()> {
         let mut txn = Txn::begin(&mut cache, &[(seq, 3), (other, 2)]).expect("room");

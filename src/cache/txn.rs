@@ -1,12 +1,20 @@
 //! The rows of one pass, owned until a commit names the survivors.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use super::KvCache;
+use candle_core::{Device, Tensor};
+
+use super::{
+    KvCache,
+    store::{Layer, Places, Store},
+};
 use crate::{
     SeqId,
     error::{ErrorKind, Result},
 };
+
+const ON_DEVICE: &str = "keys and values lie on a device";
+const IN_HOST_MEMORY: &str = "keys and values in host memory, accepted is a cache on a device";
 
 /// An open pass over a cache. Rows of sequences that are not committed vanish when it drops.
 #[derive(Debug)]
@@ -50,21 +58,86 @@ impl<'c> Txn<'c> {
         self.cache.width
     }
 
+    /// The device that keys and values lie on; `None` for host memory.
+    #[must_use]
+    pub fn device(&self) -> Option<&Device> {
+        match &self.cache.store {
+            Store::Host(_) => None,
+            Store::Device(store) => Some(&store.device),
+        }
+    }
+
     /// Keys and values of `layer`, `[slots, width]` each.
+    ///
+    /// # Panics
+    /// If they lie on a [`device`](Self::device).
     #[must_use]
     pub fn layer(&self, layer: usize) -> (&[f32], &[f32]) {
-        let layer = &self.cache.layers[layer];
-        (&layer.k, &layer.v)
+        let Store::Host(layers) = &self.cache.store else {
+            panic!("{ON_DEVICE}");
+        };
+        (&layers[layer].k, &layers[layer].v)
     }
 
     /// Writes the key and value of one of this pass's rows. A slot is written once a layer, before
     /// any row reads it.
+    ///
+    /// # Panics
+    /// If they lie on a [`device`](Self::device).
     pub fn write(&mut self, layer: usize, slot: u32, k: &[f32], v: &[f32]) {
         let width = self.cache.width;
         let at = slot as usize * width;
-        let layer = &mut self.cache.layers[layer];
-        layer.k[at..at + width].copy_from_slice(k);
-        layer.v[at..at + width].copy_from_slice(v);
+        let Store::Host(layers) = &mut self.cache.store else {
+            panic!("{ON_DEVICE}");
+        };
+        let Layer { k: keys, v: values } = &mut layers[layer];
+        keys[at..at + width].copy_from_slice(k);
+        values[at..at + width].copy_from_slice(v);
+    }
+
+    /// Where rows with these slots, all of this pass, are written by [`scatter`](Self::scatter).
+    ///
+    /// # Errors
+    /// If the cache is in host memory, a slot is not of this pass, or the device fails.
+    pub fn places(&self, slots: &[u32]) -> Result<Places> {
+        let fresh: BTreeSet<&u32> = self.fresh.values().flatten().collect();
+        if let Some(slot) = slots.iter().find(|slot| !fresh.contains(slot)) {
+            let what = format!("slot {slot} is written, accepted are those of the pass's rows");
+            return Err(ErrorKind::Cache(what).into());
+        }
+        match &self.cache.store {
+            Store::Host(_) => Err(ErrorKind::Cache(IN_HOST_MEMORY.to_owned()).into()),
+            Store::Device(store) => store.places(slots),
+        }
+    }
+
+    /// Writes keys and values of rows, `[kv_heads, rows, head_dim]` each and contiguous, on the
+    /// device, and gives those of all slots, `[kv_heads, slots, head_dim]`. A slot is written once
+    /// a layer, before any row reads it.
+    ///
+    /// # Errors
+    /// If the cache is in host memory, or the device fails; nothing is committed then.
+    pub fn scatter(
+        &mut self,
+        layer: usize,
+        places: &Places,
+        k: &Tensor,
+        v: &Tensor,
+    ) -> Result<(Tensor, Tensor)> {
+        match &mut self.cache.store {
+            Store::Host(_) => Err(ErrorKind::Cache(IN_HOST_MEMORY.to_owned()).into()),
+            Store::Device(store) => store.write(layer, places, k, v),
+        }
+    }
+
+    /// Keys and values of `layer` on the device, `[kv_heads, slots, head_dim]` each; `None` in host
+    /// memory, or before anything was written.
+    #[must_use]
+    pub fn tensors(&self, layer: usize) -> Option<(Tensor, Tensor)> {
+        match &self.cache.store {
+            Store::Host(_) => None,
+            Store::Device(store) => store.layer(layer),
+        }
     }
 
     /// Keeps the rows `rows` (indices into this pass's rows of `seq`, strictly ascending) as the

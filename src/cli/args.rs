@@ -1,12 +1,11 @@
 //! The command line as typed.
 
-use std::path::PathBuf;
+use std::{fmt, path::PathBuf};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
-use super::{request_args::RequestArgs, tree::TreeSize};
-use crate::draft::eagle::{HeadOptions, NormOutput, TapsConvention};
+use super::{head_args::HeadArgs, request_args::RequestArgs, tree::TreeSize};
 
 /// Said by `--help`: what happens to logits, and in which order.
 const SAMPLING: &str = "\
@@ -63,74 +62,6 @@ pub struct InspectArgs {
     pub head: HeadArgs,
 }
 
-/// Flags that answer what the files of an EAGLE head leave open.
-#[derive(Clone, Debug, Default, Args)]
-pub struct HeadArgs {
-    /// How the head numbers the layers that it taps, where its files can be read in two ways
-    #[arg(long, value_enum)]
-    pub taps_convention: Option<TapsArg>,
-    /// Base of the head's rotary frequencies [default: as its files say]
-    #[arg(long, value_name = "THETA", allow_negative_numbers = true)]
-    pub head_theta: Option<f64>,
-    /// Positions that the head drafts at [default: as its files say]
-    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(1..))]
-    pub head_context: Option<u32>,
-    /// What the head's key norm_output means [default: feedback]
-    #[arg(long, value_enum)]
-    pub head_norm_output: Option<NormOutputArg>,
-}
-
-impl HeadArgs {
-    /// The first flag that is there.
-    #[must_use]
-    pub fn given(&self) -> Option<&'static str> {
-        let all = [
-            ("--taps-convention", self.taps_convention.is_some()),
-            ("--head-theta", self.head_theta.is_some()),
-            ("--head-context", self.head_context.is_some()),
-            ("--head-norm-output", self.head_norm_output.is_some()),
-        ];
-        all.iter().find(|(_, given)| *given).map(|(flag, _)| *flag)
-    }
-}
-
-impl From<&HeadArgs> for HeadOptions {
-    fn from(args: &HeadArgs) -> Self {
-        Self {
-            taps_convention: args.taps_convention.map(|convention| match convention {
-                TapsArg::Input => TapsConvention::Input,
-                TapsArg::Output => TapsConvention::Output,
-            }),
-            theta: args.head_theta,
-            context: args.head_context.and_then(|n| usize::try_from(n).ok()),
-            norm_output: args.head_norm_output.map(|meaning| match meaning {
-                NormOutputArg::Feedback => NormOutput::Feedback,
-                NormOutputArg::Head => NormOutput::Head,
-            }),
-        }
-    }
-}
-
-/// How a head numbers its taps.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
-#[serde(rename_all = "lowercase")]
-pub enum TapsArg {
-    /// By the layer that the tapped stream enters, as vLLM reads it
-    Input,
-    /// By the layer that it leaves, as SGLang reads it
-    Output,
-}
-
-/// What a head's key norm_output means.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
-#[serde(rename_all = "lowercase")]
-pub enum NormOutputArg {
-    /// The normed output is fed back (EAGLE-3.1)
-    Feedback,
-    /// The output is normed before the head (SpecForge up to 0.2.0)
-    Head,
-}
-
 /// Flags of the models and of the engine, which several commands share.
 #[derive(Clone, Debug, Args)]
 pub struct SetupArgs {
@@ -140,17 +71,21 @@ pub struct SetupArgs {
     /// What guesses; without it none, or what the file of --draft is
     #[arg(long, value_enum)]
     pub drafter: Option<DrafterKind>,
-    /// Draft model (as --model), or the script: a JSON list of token lists, one a round
+    /// Draft model (as --model), EAGLE head (directory or .gguf file), or the script: a JSON list of
+    /// token lists, one a round
     #[arg(long, value_name = "PATH")]
     pub draft: Option<PathBuf>,
     /// Drafted tokens a round, 1 to 64 [default: 4]
     #[arg(long, value_name = "K", allow_negative_numbers = true, value_parser = clap::value_parser!(u8).range(1..=64))]
     pub depth: Option<u8>,
-    /// Draft trees instead of chains, with a draft model: follow the TOPK best tokens, for up to DEPTH
-    /// levels (1 to 64 each), and keep the best NODES (1 to 1024); with less NODES than DEPTH, less
+    /// Draft trees instead of chains, with a draft model or head: follow the TOPK best tokens, for up
+    /// to DEPTH levels (1 to 64 each), and keep the best NODES (1 to 1024); with less NODES than DEPTH, less
     /// levels
     #[arg(long, value_name = "TOPKxDEPTHxNODES", conflicts_with = "depth")]
     pub tree: Option<TreeSize>,
+    /// How an EAGLE head is read.
+    #[command(flatten)]
+    pub head: HeadArgs,
     /// How the drafter picks at temperatures above 0 [default: coupled; drawn with --rule rejection and block]
     #[arg(long, value_enum)]
     pub pick: Option<PickKind>,
@@ -160,9 +95,9 @@ pub struct SetupArgs {
     /// Weights of the output head are converted to this type instead [default: --dtype]
     #[arg(long, value_enum, value_name = "TYPE")]
     pub head_dtype: Option<Dtype>,
-    /// Where to compute: cpu
-    #[arg(long, default_value = "cpu", value_parser = device)]
-    pub device: String,
+    /// Where the models compute: cpu; or cuda, cuda:N in a build with that feature
+    #[arg(long, default_value_t = Device::Cpu, value_parser = device)]
+    pub device: Device,
     /// Threads to compute with, 1 to 1024 [default: all cores]
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub threads: Option<u16>,
@@ -260,6 +195,8 @@ pub enum DrafterKind {
     Ngram,
     /// A smaller model, or the same one
     Model,
+    /// An EAGLE-1 or EAGLE-3 head of the target
+    Eagle,
     /// A list of drafts from a file
     Script,
 }
@@ -327,12 +264,44 @@ fn share(text: &str) -> Result<f64, String> {
     number.ok_or_else(|| "a number above 0 and below 1 is accepted".to_owned())
 }
 
-fn device(text: &str) -> Result<String, String> {
-    match text.split_once(':').unwrap_or((text, "0")) {
-        ("cpu", _) if text == "cpu" => Ok(text.to_owned()),
-        ("cuda", index) if index.parse::<u32>().is_ok() => {
-            Err("this build has no CUDA support; cpu is accepted".to_owned())
+/// Where a model computes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Device {
+    /// The slice kernels of this program.
+    Cpu,
+    /// The NVIDIA GPU of this number.
+    Cuda(usize),
+}
+
+impl fmt::Display for Device {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Cpu => f.write_str("cpu"),
+            Self::Cuda(index) => write!(f, "cuda:{index}"),
         }
-        _ => Err("cpu is accepted".to_owned()),
+    }
+}
+
+impl Serialize for Device {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+fn device(text: &str) -> Result<Device, String> {
+    let accepted = if cfg!(feature = "cuda") {
+        "cpu and cuda:N are accepted"
+    } else {
+        "cpu is accepted"
+    };
+    let index = text.strip_prefix("cuda").map(|rest| match rest {
+        "" => Some(0),
+        _ => rest.strip_prefix(':')?.parse().ok(),
+    });
+    match (text, index) {
+        ("cpu", _) => Ok(Device::Cpu),
+        (_, Some(Some(index))) if cfg!(feature = "cuda") => Ok(Device::Cuda(index)),
+        (_, Some(Some(_))) => Err(format!("this build has no CUDA support; {accepted}")),
+        _ => Err(accepted.to_owned()),
     }
 }

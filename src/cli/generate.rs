@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 use clap::ValueEnum;
 
 use super::{
-    args::{GenerateArgs, PickKind},
+    args::{Device, GenerateArgs, PickKind},
     error::Unwritable,
     jobs::jobs,
     models::Models,
@@ -29,6 +29,10 @@ pub(super) fn run(args: &GenerateArgs) -> Result<bool> {
     let jobs = jobs(&plan)?;
     let models = Models::open(&mut plan.setup)?;
     if args.print_config {
+        if plan.setup.device != Device::Cpu {
+            let loaded = models.load(&plan.setup)?;
+            plan.setup.measured(loaded.target.row_invariant());
+        }
         let mut out = std::io::stdout().lock();
         writeln!(out, "{}", serde_json::to_string_pretty(&plan)?).map_err(Unwritable)?;
         return Ok(true);
@@ -42,6 +46,7 @@ pub(super) fn run(args: &GenerateArgs) -> Result<bool> {
     };
     let kv_tokens = models.kv_tokens;
     let loaded = models.load(&plan.setup)?;
+    plan.setup.measured(loaded.target.row_invariant());
     let pick = plan.setup.pick.unwrap_or(PickKind::Coupled);
     let (drafter, target) = (loaded.drafter(pick.into()), loaded.target);
     let opened = models.target;
@@ -102,6 +107,13 @@ fn header(plan: &Plan) -> Result<()> {
         line += &format!(", {size}, pick {}", word(&pick));
     }
     line += &format!(", rule {}", word(&plan.rule));
+    let (device, row_invariant) = (plan.setup.device, plan.setup.row_invariant);
+    if device != Device::Cpu {
+        line += &format!(", {device}, row_invariant: {row_invariant}");
+        if row_invariant == "no" {
+            line += " (the law is promised, not the tokens of a seed)";
+        }
+    }
     if let Some(request) = &plan.request {
         line += &format!(", temperature {}", request.sampling.temperature);
     }

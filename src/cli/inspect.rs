@@ -4,11 +4,7 @@ use std::io::Write;
 
 use anyhow::{Result, bail};
 
-use super::{
-    args::{HeadArgs, InspectArgs},
-    error::Unwritable,
-    models,
-};
+use super::{args::InspectArgs, error::Unwritable, head_args::HeadArgs, models};
 use crate::{
     draft::eagle::{HeadCheckpoint, TargetFacts, load::is_head},
     model::load::Inspect,

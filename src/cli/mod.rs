@@ -3,6 +3,7 @@
 mod args;
 mod error;
 mod generate;
+mod head_args;
 mod inspect;
 mod jobs;
 mod judge;
@@ -25,10 +26,11 @@ use clap::Parser;
 use tracing_subscriber::EnvFilter;
 
 pub use args::{
-    Cli, Command, DrafterKind, Dtype, GenerateArgs, HeadArgs, InspectArgs, JudgeArgs,
-    NormOutputArg, PickKind, RuleKind, SetupArgs, TapsArg,
+    Cli, Command, Device, DrafterKind, Dtype, GenerateArgs, InspectArgs, JudgeArgs, PickKind,
+    RuleKind, SetupArgs,
 };
 pub use error::Usage;
+pub use head_args::{HeadArgs, NormOutputArg, TapsArg};
 pub use models::Opened;
 pub use plan::Plan;
 pub use request_args::RequestArgs;

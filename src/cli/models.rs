@@ -5,17 +5,19 @@ use std::{path::Path, sync::Arc};
 use anyhow::{Context, Result, bail};
 
 use super::{
-    args::{DrafterKind, Dtype, PickKind},
+    args::{Device, DrafterKind, Dtype, PickKind},
     progress::Busy,
     say,
     setup::Setup,
-    tree::TreeSize,
 };
 use crate::{
     TokenId,
-    draft::{Drafter, ModelDrafter, Ngram, NoDrafter, Pick, Script, Shape},
+    draft::{
+        Drafter, ModelDrafter, Ngram, NoDrafter, Pick, Script, Shape,
+        eagle::{EagleDrafter, Head, HeadCheckpoint, TargetFacts},
+    },
     kernels::Format,
-    model::{self, Llama, LoadOptions, Target, load::Checkpoint},
+    model::{self, Llama, LoadOptions, Target, TensorLlama, load::Checkpoint},
     text::{Agreement, ChatTemplate, TextError, Tokenizer, Vocabulary},
 };
 
@@ -117,21 +119,29 @@ impl Opened {
             threads: Some(setup.threads),
         };
         let mut progress = |done, all| busy.reached(done, all);
-        Ok(Arc::new(Llama::load_with(
-            &self.checkpoint,
-            &options,
-            &mut progress,
-        )?))
+        let Device::Cuda(index) = setup.device else {
+            let model = Llama::load_with(&self.checkpoint, &options, &mut progress)?;
+            return Ok(Arc::new(model));
+        };
+        let about = || format!("--device {}", setup.device);
+        let device = candle_core::Device::new_cuda(index).with_context(about)?;
+        let model = TensorLlama::load_with(&self.checkpoint, &options, &device, &mut progress);
+        Ok(Arc::new(model.with_context(about)?))
     }
 }
 
 /// Opens a checkpoint; `flag` is how errors call it.
 pub(super) fn checkpoint(flag: &str, path: &Path) -> Result<Checkpoint> {
+    exists(flag, path)?;
+    Ok(Checkpoint::open(path)?)
+}
+
+fn exists(flag: &str, path: &Path) -> Result<()> {
     if !path.exists() {
         let space = if flag.is_empty() { "" } else { " " };
         bail!("{flag}{space}{}: no such file or directory", path.display());
     }
-    Ok(Checkpoint::open(path)?)
+    Ok(())
 }
 
 /// The models of a run, opened and found to fit each other.
@@ -141,8 +151,9 @@ pub(super) struct Models {
     /// The draft model; none also if it is the target itself.
     draft: Option<Opened>,
     script: Option<Script>,
-    /// Rows that trees need in the draft model's cache, beside the tokens of sequences.
-    tree_rows: usize,
+    head: Option<HeadCheckpoint>,
+    /// Rows that drafts need in the drafter's cache, beside the tokens of sequences.
+    draft_rows: usize,
     /// Tokens of each cache, as the setup has them now.
     pub(super) kv_tokens: usize,
 }
@@ -155,7 +166,8 @@ impl Models {
             target,
             draft: None,
             script: None,
-            tree_rows: 0,
+            head: None,
+            draft_rows: 0,
             kv_tokens: 0,
         };
         match (setup.drafter, &setup.draft) {
@@ -163,6 +175,11 @@ impl Models {
                 let draft = Opened::of("--draft", path)?;
                 agree(&models.target, &draft, path, setup.allow_tokenizer_mismatch)?;
                 models.draft = Some(draft);
+            }
+            (DrafterKind::Eagle, Some(path)) => {
+                exists("--draft", path)?;
+                let facts = TargetFacts::from(models.target.checkpoint.config());
+                models.head = Some(HeadCheckpoint::open(path, &facts, &(&setup.head).into())?);
             }
             (DrafterKind::Script, Some(path)) => {
                 let about = || format!("--draft {}", path.display());
@@ -175,33 +192,67 @@ impl Models {
         for warning in draft.chain([&models.target]).flat_map(|m| &m.warnings) {
             say("warning", warning);
         }
-        let drafts = setup.drafter == DrafterKind::Model;
-        let draft = models.draft.as_ref().unwrap_or(&models.target);
-        let draft_width = if drafts { draft.kv_bytes() } else { 0 };
-        models.tree_rows = setup.tree.map_or(0, |size| {
-            let (depth, nodes) = (size.depth.into(), size.nodes.into());
-            shape(setup, size).rows(depth, nodes) * setup.max_batch
-        });
+        if let (Some(head), Some(path)) = (&models.head, &setup.draft) {
+            for warning in &head.config().warnings {
+                say("warning", &format!("{}: {warning}", path.display()));
+            }
+        }
+        let draft_width = models.draft_width(setup);
+        // Drafts of a head live beside its sequences; chains of a model become part of them.
+        let beside = setup.tree.is_some() || models.head.is_some();
+        models.draft_rows = match (setup.depth, setup.tree) {
+            (Some(depth), tree) if beside => {
+                let nodes = tree.map_or(depth.into(), |tree| tree.nodes.into());
+                let pick = setup.pick.unwrap_or(PickKind::Coupled).into();
+                let topk = topk(setup);
+                Shape { pick, topk }.rows(depth.into(), nodes) * setup.max_batch
+            }
+            _ => 0,
+        };
         let context = models.target.checkpoint.config().max_position;
         let width = models.target.kv_bytes() + draft_width;
-        models.kv_tokens = setup.fit(context, width, models.tree_rows * draft_width)?;
+        models.kv_tokens = setup.fit(context, width, models.draft_rows * draft_width)?;
         Ok(models)
     }
 
-    /// Loads the weights: the target, and the draft model beside it.
+    /// Bytes of keys and values a token in the drafter's cache.
+    fn draft_width(&self, setup: &Setup) -> usize {
+        match (&self.head, setup.drafter) {
+            (Some(head), _) => {
+                let config = head.config();
+                config.layers * config.kv_width() * 2 * size_of::<f32>()
+            }
+            (None, DrafterKind::Model) => self.draft.as_ref().unwrap_or(&self.target).kv_bytes(),
+            (None, _) => 0,
+        }
+    }
+
+    /// Loads the weights: the target, and the draft model or head beside it.
     pub(super) fn load(&self, setup: &Setup) -> Result<Loaded> {
         let target = self.target.load(setup)?;
-        let draft = match &self.draft {
-            Some(draft) => draft.load(setup)?,
-            None => Arc::clone(&target),
+        let guesser = match setup.drafter {
+            DrafterKind::None => Guesser::None,
+            DrafterKind::Ngram => Guesser::Ngram,
+            DrafterKind::Script => Guesser::Script(self.script.clone().unwrap_or_default()),
+            DrafterKind::Model => Guesser::Model(match &self.draft {
+                Some(draft) => draft.load(setup)?,
+                None => Arc::clone(&target),
+            }),
+            DrafterKind::Eagle => {
+                let head = self.head.as_ref().context("the head was not opened")?;
+                let options = LoadOptions {
+                    threads: Some(setup.threads),
+                    ..LoadOptions::default()
+                };
+                let head = Head::load(head, Arc::clone(&target), &options)?;
+                Guesser::Head(Arc::new(head))
+            }
         };
         Ok(Loaded {
             target,
-            draft,
-            kind: setup.drafter,
-            script: self.script.clone(),
-            kv_tokens: self.kv_tokens + self.tree_rows,
-            topk: setup.tree.map_or(1, |tree| tree.topk.into()),
+            guesser,
+            kv_tokens: self.kv_tokens + self.draft_rows,
+            topk: topk(setup),
             chunk: setup.prefill_chunk,
         })
     }
@@ -211,37 +262,46 @@ impl Models {
 #[derive(Debug)]
 pub(super) struct Loaded {
     pub(super) target: Arc<dyn Target>,
-    draft: Arc<dyn Target>,
-    kind: DrafterKind,
-    script: Option<Script>,
-    /// Tokens of the draft model's cache.
+    guesser: Guesser,
+    /// Tokens of a drafter's cache.
     kv_tokens: usize,
     topk: usize,
     chunk: usize,
 }
 
+/// What guesses, loaded.
+#[derive(Debug)]
+enum Guesser {
+    None,
+    Ngram,
+    Script(Script),
+    Model(Arc<dyn Target>),
+    Head(Arc<Head>),
+}
+
 impl Loaded {
     /// A drafter over the target or beside it.
     pub(super) fn drafter(&self, pick: Pick) -> Box<dyn Drafter> {
-        match self.kind {
-            DrafterKind::None => Box::new(NoDrafter),
-            DrafterKind::Ngram => Box::new(Ngram),
-            DrafterKind::Script => Box::new(self.script.clone().unwrap_or_default()),
-            DrafterKind::Model => {
-                let model = Arc::clone(&self.draft);
-                let drafter = ModelDrafter::new(model, pick, self.kv_tokens, self.chunk);
-                Box::new(drafter.branching(self.topk))
+        let (slots, topk) = (self.kv_tokens, self.topk);
+        match &self.guesser {
+            Guesser::None => Box::new(NoDrafter),
+            Guesser::Ngram => Box::new(Ngram),
+            Guesser::Script(script) => Box::new(script.clone()),
+            Guesser::Model(model) => {
+                let drafter = ModelDrafter::new(Arc::clone(model), pick, slots, self.chunk);
+                Box::new(drafter.branching(topk))
+            }
+            Guesser::Head(head) => {
+                let shape = Shape { pick, topk };
+                Box::new(EagleDrafter::new(Arc::clone(head), shape, slots))
             }
         }
     }
 }
 
-/// How the drafter grows trees of this size.
-fn shape(setup: &Setup, size: TreeSize) -> Shape {
-    Shape {
-        pick: setup.pick.unwrap_or(PickKind::Coupled).into(),
-        topk: size.topk.into(),
-    }
+/// Children that a drafter looks at under a node.
+fn topk(setup: &Setup) -> usize {
+    setup.tree.map_or(1, |tree| tree.topk.into())
 }
 
 /// Whether two paths lead to one file or directory.

@@ -10,11 +10,12 @@ use anyhow::{Context, Result};
 use serde::Serialize;
 
 use super::{
-    args::{DrafterKind, Dtype, PickKind, RuleKind, SetupArgs},
+    args::{Device, DrafterKind, Dtype, PickKind, RuleKind, SetupArgs},
     error::usage,
+    head_args::HeadArgs,
     tree::TreeSize,
 };
-use crate::schedule::EngineOptions;
+use crate::{draft::eagle::load::is_head, schedule::EngineOptions};
 
 /// Most bytes of keys and values that the default of `--kv-tokens` asks for.
 const KV_BYTES: usize = 2 << 30;
@@ -32,6 +33,9 @@ pub struct Setup {
     pub depth: Option<u8>,
     /// Sizes of its trees; none if it drafts chains.
     pub tree: Option<TreeSize>,
+    /// How an EAGLE head is read.
+    #[serde(flatten)]
+    pub head: HeadArgs,
     /// How the drafter picks; none without a drafter, and where it is each rule's own.
     pub pick: Option<PickKind>,
     /// Type of the weights.
@@ -39,7 +43,10 @@ pub struct Setup {
     /// Type of the output head's weights.
     pub head_dtype: Dtype,
     /// Where it computes.
-    pub device: String,
+    pub device: Device,
+    /// `yes` if a row's bits do not depend on the rows it is fed with: by construction on the CPU,
+    /// measured when the target is loaded elsewhere. If `no`, the law is promised, not the tokens.
+    pub row_invariant: &'static str,
     /// Threads.
     pub threads: usize,
     /// Most sequences in a pass.
@@ -65,6 +72,9 @@ impl Setup {
             return usage("--depth", "needs a drafter; there is none");
         }
         tree(args, drafter, rules)?;
+        if let (true, Some(flag)) = (drafter != DrafterKind::Eagle, args.head.given()) {
+            return usage(flag, "needs --drafter eagle");
+        }
         if !drafts && args.pick.is_some() {
             return usage("--pick", "needs a drafter; there is none");
         }
@@ -72,6 +82,7 @@ impl Setup {
         if args.allow_tokenizer_mismatch && drafter != DrafterKind::Model {
             return usage("--allow-tokenizer-mismatch", "needs --drafter model");
         }
+        floats(args)?;
         let cores = || std::thread::available_parallelism().map_or(1, usize::from);
         Ok(Self {
             model: args.model.clone(),
@@ -79,10 +90,12 @@ impl Setup {
             draft: args.draft.clone(),
             depth: drafts.then(|| args.tree.map_or(args.depth.unwrap_or(4), |tree| tree.depth)),
             tree: args.tree,
+            head: args.head,
             pick: pick.filter(|_| drafts),
             dtype: args.dtype,
             head_dtype: args.head_dtype.unwrap_or(args.dtype),
-            device: args.device.clone(),
+            device: args.device,
+            row_invariant: word(true),
             threads: args.threads.map_or_else(cores, usize::from),
             max_batch: usize::from(args.max_batch),
             kv_tokens: args.kv_tokens.map(|n| n as usize),
@@ -113,7 +126,7 @@ impl Setup {
         let whole = context.saturating_mul(self.max_batch);
         let tokens = *self.kv_tokens.get_or_insert(whole.min(most));
         let bytes = tokens.saturating_mul(width).saturating_add(beside);
-        if Vec::<u8>::new().try_reserve_exact(bytes).is_err() {
+        if self.device == Device::Cpu && Vec::<u8>::new().try_reserve_exact(bytes).is_err() {
             let reason = format!(
                 "{tokens} tokens need {} MiB, more than there is",
                 bytes >> 20
@@ -122,6 +135,32 @@ impl Setup {
         }
         Ok(tokens)
     }
+
+    /// Notes what was found of the target.
+    pub(super) fn measured(&mut self, row_invariant: bool) {
+        self.row_invariant = word(row_invariant);
+    }
+}
+
+/// A promise, in a word.
+fn word(holds: bool) -> &'static str {
+    if holds { "yes" } else { "no" }
+}
+
+/// Refuses types that only the CPU computes with, elsewhere.
+fn floats(args: &SetupArgs) -> Result<()> {
+    let floats = [Dtype::AsStored, Dtype::F32, Dtype::Bf16, Dtype::F16];
+    for (flag, dtype) in [
+        ("--dtype", Some(args.dtype)),
+        ("--head-dtype", args.head_dtype),
+    ] {
+        if args.device != Device::Cpu && !dtype.is_none_or(|dtype| floats.contains(&dtype)) {
+            let device = args.device;
+            let reason = format!("as-stored, f32, bf16 and f16 are accepted on {device}");
+            return usage(flag, reason);
+        }
+    }
+    Ok(())
 }
 
 /// Refuses a tree where nothing grows one, or nothing can judge it.
@@ -129,12 +168,12 @@ fn tree(args: &SetupArgs, drafter: DrafterKind, rules: &[RuleKind]) -> Result<()
     let reason = match (args.tree, drafter) {
         (None, _) => return Ok(()),
         (_, DrafterKind::None) => "needs a drafter; there is none",
-        (_, DrafterKind::Ngram) => "--drafter ngram drafts chains; --drafter model grows trees",
-        (_, DrafterKind::Script) => "--drafter script drafts chains; --drafter model grows trees",
-        (_, DrafterKind::Model) if rules == [RuleKind::Block] => {
+        (_, DrafterKind::Ngram) => "--drafter ngram drafts chains; model and eagle grow trees",
+        (_, DrafterKind::Script) => "--drafter script drafts chains; model and eagle grow trees",
+        (_, DrafterKind::Model | DrafterKind::Eagle) if rules == [RuleKind::Block] => {
             "--rule block judges chains; match and rejection are accepted"
         }
-        (_, DrafterKind::Model) => return Ok(()),
+        (_, DrafterKind::Model | DrafterKind::Eagle) => return Ok(()),
     };
     usage("--tree", reason)
 }
@@ -175,28 +214,38 @@ fn drafter(args: &SetupArgs, default: DrafterKind) -> Result<DrafterKind> {
         }
         (Some(DrafterKind::Ngram), Some(_)) => usage("--draft", "--drafter ngram reads no file"),
         (Some(DrafterKind::Model), None) => usage("--draft", "missing; --drafter model needs it"),
+        (Some(DrafterKind::Eagle), None) => usage("--draft", "missing; --drafter eagle needs it"),
         (Some(DrafterKind::Script), None) => usage("--draft", "missing; --drafter script needs it"),
         (Some(kind), _) => Ok(kind),
     }
 }
 
-/// What the file of `--draft` is.
+/// What the file of `--draft` is: a head by its tensors, else a model or a script by its beginning.
 fn kind_of(path: &Path) -> Result<DrafterKind> {
-    if path.is_dir() {
-        return Ok(DrafterKind::Model);
-    }
     let about = || format!("--draft {}", path.display());
+    let network = || -> Result<DrafterKind> {
+        let head = is_head(path).with_context(about)?;
+        Ok(if head {
+            DrafterKind::Eagle
+        } else {
+            DrafterKind::Model
+        })
+    };
+    if path.is_dir() {
+        return network();
+    }
     let mut head = [0; 64];
     let read = File::open(path)
         .and_then(|mut file| file.read(&mut head))
         .with_context(about)?;
     let head = &head[..read];
     if head.starts_with(b"GGUF") {
-        return Ok(DrafterKind::Model);
+        return network();
     }
     if head.trim_ascii_start().starts_with(b"[") {
         return Ok(DrafterKind::Script);
     }
-    let reason = "is neither a model directory, a .gguf file nor a JSON list of token lists";
+    let reason =
+        "is neither a model or head directory, a .gguf file nor a JSON list of token lists";
     usage(&about(), reason)
 }

@@ -22,6 +22,17 @@ impl Keys<'_> {
     pub fn count(&self) -> usize {
         self.prefix.len() + self.path.len()
     }
+
+    /// The last `window` of them.
+    #[must_use]
+    pub fn latest(self, window: usize) -> Self {
+        let old = self.count().saturating_sub(window);
+        let before = old.min(self.prefix.len());
+        Self {
+            prefix: &self.prefix[before..],
+            path: &self.path[old - before..],
+        }
+    }
 }
 
 /// Grouped-query attention over one layer's keys and values.

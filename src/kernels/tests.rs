@@ -369,3 +369,16 @@ fn bytes_that_are_no_matrix_are_refused() {
     assert!(Weight::new(Format::F32, usize::MAX, 8, vec![0; 32]).is_err());
     assert!(Weight::new(Format::F32, 0, 0, vec![]).is_err());
 }
+
+#[test]
+fn the_latest_keys_are_the_last_of_both_lists() {
+    let (prefix, path) = (&[4, 9, 2][..], &[7, 1][..]);
+    let latest = |window| {
+        let keys = Keys { prefix, path }.latest(window);
+        [keys.prefix, keys.path].concat()
+    };
+    assert_eq!(latest(9), [4, 9, 2, 7, 1]);
+    assert_eq!(latest(4), [9, 2, 7, 1]);
+    assert_eq!(latest(1), [1]);
+    assert_eq!(latest(0), [0; 0]);
+}

@@ -1,75 +1,80 @@
 //! One decoder layer.
 
-use super::{linear::Linear, plan::Plan};
+use super::{
+    attention::{AttentionScratch, SelfAttention},
+    mlp::{Mlp, MlpScratch},
+    plan::Plan,
+};
 use crate::{
     cache::Txn,
-    kernels::{Attention, Exec, Keys, Rope, rms_norm, silu_mul},
+    kernels::{Exec, Keys, Rope, rms_norm},
 };
 
 /// Widths that a layer is built from.
 #[derive(Clone, Debug)]
-pub(super) struct Shape {
-    pub(super) hidden: usize,
-    pub(super) intermediate: usize,
-    pub(super) heads: usize,
-    pub(super) kv_heads: usize,
-    pub(super) head_dim: usize,
-    pub(super) eps: f32,
-    pub(super) rope: Rope,
+pub(crate) struct Shape {
+    pub(crate) hidden: usize,
+    pub(crate) intermediate: usize,
+    pub(crate) heads: usize,
+    pub(crate) kv_heads: usize,
+    pub(crate) head_dim: usize,
+    pub(crate) eps: f32,
+    pub(crate) rope: Rope,
 }
 
-/// `model.layers.N`.
+impl Shape {
+    /// Width of a row's queries.
+    pub(crate) fn q_width(&self) -> usize {
+        self.heads * self.head_dim
+    }
+
+    /// Width of a row's keys, and of its values.
+    pub(crate) fn kv_width(&self) -> usize {
+        self.kv_heads * self.head_dim
+    }
+
+    /// Multiplications of a row in a layer whose attention reads `input` values, attention aside.
+    pub(crate) fn work(&self, input: usize) -> usize {
+        let (q, kv) = (self.q_width(), self.kv_width());
+        input * (q + 2 * kv) + self.hidden * (q + 3 * self.intermediate)
+    }
+}
+
+/// `layers.N`. The first layer of an EAGLE-1 head has no input norm.
 #[derive(Clone, Debug)]
-pub(super) struct Block {
-    pub(super) input_layernorm: Vec<f32>,
-    pub(super) q_proj: Linear,
-    pub(super) k_proj: Linear,
-    pub(super) v_proj: Linear,
-    pub(super) o_proj: Linear,
-    pub(super) post_attention_layernorm: Vec<f32>,
-    pub(super) gate_proj: Linear,
-    pub(super) up_proj: Linear,
-    pub(super) down_proj: Linear,
+pub(crate) struct Block {
+    pub(crate) input_layernorm: Option<Vec<f32>>,
+    pub(crate) self_attn: SelfAttention,
+    pub(crate) post_attention_layernorm: Vec<f32>,
+    pub(crate) mlp: Mlp,
 }
 
 /// What a layer needs beside its weights and its input.
 #[derive(Debug)]
-pub(super) struct Pass<'a> {
-    pub(super) shape: &'a Shape,
-    pub(super) plan: &'a Plan,
-    pub(super) keys: &'a [Keys<'a>],
-    pub(super) exec: Exec,
+pub(crate) struct Pass<'a> {
+    pub(crate) shape: &'a Shape,
+    pub(crate) plan: &'a Plan,
+    pub(crate) keys: &'a [Keys<'a>],
+    pub(crate) exec: Exec,
 }
 
 /// Intermediate values, `[rows, width]` each.
 #[derive(Debug)]
-pub(super) struct Scratch {
+pub(crate) struct Scratch {
     normed: Vec<f32>,
-    q: Vec<f32>,
-    k: Vec<f32>,
-    v: Vec<f32>,
-    attended: Vec<f32>,
-    gate: Vec<f32>,
-    up: Vec<f32>,
     delta: Vec<f32>,
+    attention: AttentionScratch,
+    mlp: MlpScratch,
 }
 
 impl Scratch {
-    pub(super) fn new(shape: &Shape, rows: usize) -> Self {
+    pub(crate) fn new(shape: &Shape, rows: usize) -> Self {
         let zeros = |width: usize| vec![0.0; rows * width];
-        let (q, kv) = (
-            shape.heads * shape.head_dim,
-            shape.kv_heads * shape.head_dim,
-        );
         Self {
             normed: zeros(shape.hidden),
-            q: zeros(q),
-            k: zeros(kv),
-            v: zeros(kv),
-            attended: zeros(q),
-            gate: zeros(shape.intermediate),
-            up: zeros(shape.intermediate),
             delta: zeros(shape.hidden),
+            attention: AttentionScratch::new(shape.q_width(), shape.kv_width(), rows),
+            mlp: MlpScratch::new(shape.intermediate, rows),
         }
     }
 }
@@ -77,7 +82,7 @@ impl Scratch {
 impl Block {
     /// Adds the layer's two residuals to `x`, `[rows, hidden]`, and writes the rows' keys and
     /// values as `layer` of the cache.
-    pub(super) fn forward(
+    pub(crate) fn forward(
         &self,
         layer: usize,
         x: &mut [f32],
@@ -85,41 +90,41 @@ impl Block {
         pass: &Pass<'_>,
         s: &mut Scratch,
     ) {
-        let Pass { shape, exec, .. } = *pass;
-        rms_norm(x, &self.input_layernorm, shape.eps, &mut s.normed);
-        self.q_proj.apply(&s.normed, &mut s.q, exec);
-        self.k_proj.apply(&s.normed, &mut s.k, exec);
-        self.v_proj.apply(&s.normed, &mut s.v, exec);
-        let angles = pass.plan.angles().chunks_exact(shape.head_dim);
-        let rows = angles.zip(pass.plan.slots()).enumerate();
-        let (q, kv) = (
-            shape.heads * shape.head_dim,
-            shape.kv_heads * shape.head_dim,
-        );
-        for (i, (angles, slot)) in rows {
-            shape.rope.turn(&mut s.q[i * q..(i + 1) * q], angles);
-            let k = &mut s.k[i * kv..(i + 1) * kv];
-            shape.rope.turn(k, angles);
-            txn.write(layer, *slot, k, &s.v[i * kv..(i + 1) * kv]);
-        }
-        let (k, v) = txn.layer(layer);
-        let attention = Attention {
-            q: &s.q,
-            k,
-            v,
-            heads: shape.heads,
-            kv_heads: shape.kv_heads,
-            head_dim: shape.head_dim,
+        let input = match &self.input_layernorm {
+            Some(weight) => {
+                rms_norm(x, weight, pass.shape.eps, &mut s.normed);
+                &s.normed
+            }
+            None => &*x,
         };
-        attention.apply(pass.keys, &mut s.attended, exec);
-        self.o_proj.apply(&s.attended, &mut s.delta, exec);
-        add(x, &s.delta);
+        let (delta, scratch) = (&mut s.delta, &mut s.attention);
+        self.self_attn
+            .forward((layer, input), delta, txn, pass, scratch);
+        self.rest(x, pass, s);
+    }
 
-        rms_norm(x, &self.post_attention_layernorm, shape.eps, &mut s.normed);
-        self.gate_proj.apply(&s.normed, &mut s.gate, exec);
-        self.up_proj.apply(&s.normed, &mut s.up, exec);
-        silu_mul(&mut s.gate, &s.up);
-        self.down_proj.apply(&s.gate, &mut s.delta, exec);
+    /// The layer with an attention that reads `input`, `[rows, in]`, in place of `x`.
+    pub(crate) fn forward_from(
+        &self,
+        (layer, input): (usize, &[f32]),
+        x: &mut [f32],
+        txn: &mut Txn<'_>,
+        pass: &Pass<'_>,
+        s: &mut Scratch,
+    ) {
+        let (delta, scratch) = (&mut s.delta, &mut s.attention);
+        self.self_attn
+            .forward((layer, input), delta, txn, pass, scratch);
+        self.rest(x, pass, s);
+    }
+
+    /// What follows the attention, whose result is `delta`.
+    fn rest(&self, x: &mut [f32], pass: &Pass<'_>, s: &mut Scratch) {
+        add(x, &s.delta);
+        let weight = &self.post_attention_layernorm;
+        rms_norm(x, weight, pass.shape.eps, &mut s.normed);
+        self.mlp
+            .forward(&s.normed, &mut s.delta, pass.exec, &mut s.mlp);
         add(x, &s.delta);
     }
 }

@@ -4,6 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use super::{
     block::{Block, Pass, Scratch, Shape},
+    limits::Limits,
     linear::Linear,
     plan::Plan,
     rows::Rows,
@@ -11,7 +12,7 @@ use super::{
 use crate::{
     Matrix, TokenId,
     cache::Txn,
-    error::{ErrorKind, Result},
+    error::Result,
     kernels::{Exec, Format, rms_norm},
 };
 
@@ -37,31 +38,14 @@ pub struct Forward {
 }
 
 impl Decoder {
-    pub(super) fn check(&self, rows: &Rows, txn: &Txn<'_>, taps: &[usize]) -> Result<()> {
-        if let Some(token) = rows.tokens().iter().find(|t| **t as usize >= self.vocab) {
-            let vocab = self.vocab;
-            return Err(
-                ErrorKind::Rows(format!("token {token}, accepted are ids below {vocab}")).into(),
-            );
+    /// What the network can be fed, with keys and values in host memory.
+    pub(super) fn limits(&self) -> Limits<'static> {
+        Limits {
+            vocab: self.vocab,
+            layers: self.layers.len(),
+            width: self.shape.kv_heads * self.shape.head_dim,
+            device: None,
         }
-        let width = self.shape.kv_heads * self.shape.head_dim;
-        if txn.width() != width {
-            let found = txn.width();
-            return Err(ErrorKind::Cache(format!(
-                "keys of {found} values, accepted are the network's {width}"
-            ))
-            .into());
-        }
-        if let Some(tap) = taps.iter().find(|tap| **tap > self.layers.len()) {
-            let layers = self.layers.len();
-            return Err(ErrorKind::Setting {
-                name: "tap",
-                value: tap.to_string(),
-                accepted: format!("accepted are 0 (embeddings) to {layers} (after the last layer)"),
-            }
-            .into());
-        }
-        Ok(())
     }
 
     pub(super) fn forward(
@@ -130,13 +114,13 @@ impl Decoder {
         let top = [&*self.embed_tokens, &*self.lm_head];
         let layers = self.layers.iter().flat_map(|layer| {
             [
-                &layer.q_proj,
-                &layer.k_proj,
-                &layer.v_proj,
-                &layer.o_proj,
-                &layer.gate_proj,
-                &layer.up_proj,
-                &layer.down_proj,
+                &layer.self_attn.q_proj,
+                &layer.self_attn.k_proj,
+                &layer.self_attn.v_proj,
+                &layer.self_attn.o_proj,
+                &layer.mlp.gate_proj,
+                &layer.mlp.up_proj,
+                &layer.mlp.down_proj,
             ]
         });
         let mut formats = BTreeMap::<_, (usize, usize)>::new();
@@ -150,16 +134,8 @@ impl Decoder {
 
     /// Multiplications of a row of a pass, attention aside.
     pub(super) fn work(&self) -> usize {
-        let Shape {
-            hidden,
-            intermediate,
-            heads,
-            kv_heads,
-            head_dim,
-            ..
-        } = self.shape;
-        let layer = hidden * (2 * (heads + kv_heads) * head_dim + 3 * intermediate);
-        self.layers.len() * layer + self.vocab * hidden
+        let hidden = self.shape.hidden;
+        self.layers.len() * self.shape.work(hidden) + self.vocab * hidden
     }
 }
 

@@ -9,9 +9,12 @@ use crate::{
     kernels::{Exec, Weight},
 };
 
-/// A linear layer without bias, or an embedding: `[out, in]` as stored or converted.
+/// A linear layer, or an embedding: `[out, in]` as stored or converted.
 #[derive(Clone, Debug)]
-pub struct Linear(Weight);
+pub struct Linear {
+    weight: Weight,
+    bias: Option<Vec<f32>>,
+}
 
 impl Linear {
     /// The matrix `stored`, converted to `dtype`.
@@ -33,7 +36,7 @@ impl Linear {
             .map_err(|error| fail(error.to_string()))?;
         let target = match dtype {
             Dtype::To(target) if target != format => target,
-            _ => return Ok(Self(weight)),
+            _ => return Ok(Self::of(weight)),
         };
         if target.row_bytes(width).is_none() {
             let block = target.block().0;
@@ -49,22 +52,50 @@ impl Linear {
         let bytes = encode(values, width, target)?;
         let weight =
             Weight::new(target, outputs, width, bytes).map_err(|error| fail(error.to_string()))?;
-        Ok(Self(weight))
+        Ok(Self::of(weight))
+    }
+
+    fn of(weight: Weight) -> Self {
+        Self { weight, bias: None }
+    }
+
+    /// The layer with `bias` added, `[out]`.
+    ///
+    /// # Errors
+    /// If there are not as many values as outputs.
+    pub fn with_bias(self, bias: Vec<f32>) -> Result<Self> {
+        let (found, outputs) = (bias.len(), self.weight.outputs());
+        if found != outputs {
+            return Err(ErrorKind::Weight {
+                tensor: "bias".to_owned(),
+                what: format!("{found} values, accepted are as many as outputs, {outputs}"),
+            }
+            .into());
+        }
+        let bias = Some(bias);
+        Ok(Self { bias, ..self })
     }
 
     /// `[rows, in]` to `[rows, out]`.
     pub fn apply(&self, x: &[f32], y: &mut [f32], exec: Exec) {
-        self.0.apply(x, y, exec);
+        self.weight.apply(x, y, exec);
+        if let Some(bias) = &self.bias {
+            for row in y.chunks_exact_mut(bias.len()) {
+                for (y, b) in row.iter_mut().zip(bias) {
+                    *y += b;
+                }
+            }
+        }
     }
 
     /// Row `i`, as an embedding.
     pub fn row(&self, i: usize, out: &mut [f32]) {
-        self.0.unpack_row(i, out);
+        self.weight.unpack_row(i, out);
     }
 
     /// The matrix.
     #[must_use]
     pub fn weight(&self) -> &Weight {
-        &self.0
+        &self.weight
     }
 }

@@ -11,7 +11,7 @@ use crate::{
 
 /// What all layers of one pass share.
 #[derive(Debug)]
-pub(super) struct Plan {
+pub(crate) struct Plan {
     /// Slot of each row.
     slots: Vec<u32>,
     /// Cosines and sines of each row, `[rows, head_dim]`.
@@ -23,7 +23,7 @@ pub(super) struct Plan {
 
 impl Plan {
     /// Checks `rows` against the transaction and the context, and lays them out.
-    pub(super) fn new(rows: &Rows, txn: &Txn<'_>, rope: &Rope, context: usize) -> Result<Self> {
+    pub(crate) fn new(rows: &Rows, txn: &Txn<'_>, rope: &Rope, context: usize) -> Result<Self> {
         let mut plan = Self {
             slots: Vec::with_capacity(rows.len()),
             angles: vec![0.0; rows.len() * rope.width()],
@@ -76,7 +76,7 @@ impl Plan {
         &self.angles
     }
 
-    pub(super) fn keys(&self) -> Vec<Keys<'_>> {
+    pub(crate) fn keys(&self) -> Vec<Keys<'_>> {
         let list = |range: &Range<usize>| &self.lists[range.clone()];
         let keys = self.keys.iter().map(|(prefix, path)| Keys {
             prefix: list(prefix),

@@ -3,12 +3,14 @@
 use std::{collections::BTreeSet, fmt::Debug, sync::Arc};
 
 use super::{
+    attention::SelfAttention,
     block::{Block, Shape},
     config::Config,
     decoder::{Decoder, Forward},
     dtype::Dtype,
     linear::Linear,
     load::Checkpoint,
+    mlp::Mlp,
     rows::Rows,
 };
 use crate::{
@@ -21,7 +23,8 @@ use crate::{
 /// A model that the engine decodes with.
 ///
 /// The bits of a row's logits and taps depend on the row's own path alone: not on the other rows of
-/// the pass, on where the pass was cut, on slots, or on threads.
+/// the pass, on where the pass was cut, on slots, or on threads. A target that does not have this
+/// [says so](Self::row_invariant).
 pub trait Target: Send + Sync + Debug {
     /// Width of the logits; tokens are below it.
     fn vocab(&self) -> usize;
@@ -37,6 +40,12 @@ pub trait Target: Send + Sync + Debug {
 
     /// A cache of `slots` tokens for this model.
     fn new_cache(&self, slots: usize) -> KvCache;
+
+    /// Whether a row's bits depend on its own path alone. If not, what is emitted has the law of
+    /// this target, and the tokens of a seed depend on which rows were fed together.
+    fn row_invariant(&self) -> bool {
+        true
+    }
 
     /// Embeddings of `tokens`, `[tokens, hidden]`: tap 0. Tokens must be below
     /// [`vocab`](Self::vocab).
@@ -71,7 +80,7 @@ pub struct LoadOptions {
 /// A llama decoder on the CPU: weights as stored or converted, everything else in `f32`.
 #[derive(Debug)]
 pub struct Llama {
-    decoder: Decoder,
+    pub(super) decoder: Decoder,
     threads: Threads,
 }
 
@@ -153,8 +162,7 @@ impl Target for Llama {
     }
 
     fn new_cache(&self, slots: usize) -> KvCache {
-        let shape = &self.decoder.shape;
-        KvCache::new(self.layers(), shape.kv_heads * shape.head_dim, slots)
+        KvCache::new(self.layers(), self.decoder.shape.kv_width(), slots)
     }
 
     fn embed(&self, tokens: &[TokenId]) -> Matrix {
@@ -172,7 +180,7 @@ impl Target for Llama {
     }
 
     fn forward(&self, rows: &Rows, txn: &mut Txn<'_>, taps: &[usize]) -> Result<Forward> {
-        self.decoder.check(rows, txn, taps)?;
+        self.decoder.limits().check(rows, txn, taps)?;
         let work = rows.len() * self.decoder.work();
         self.threads
             .run(work, |exec| self.decoder.forward(rows, txn, taps, exec))
@@ -215,15 +223,21 @@ impl Reader<'_> {
     fn block(&mut self, layer: usize) -> Result<Block> {
         let name = |part: &str| format!("model.layers.{layer}.{part}.weight");
         Ok(Block {
-            input_layernorm: self.vector(&name("input_layernorm"))?,
-            q_proj: self.matrix(&name("self_attn.q_proj"), self.dtype)?,
-            k_proj: self.matrix(&name("self_attn.k_proj"), self.dtype)?,
-            v_proj: self.matrix(&name("self_attn.v_proj"), self.dtype)?,
-            o_proj: self.matrix(&name("self_attn.o_proj"), self.dtype)?,
+            input_layernorm: Some(self.vector(&name("input_layernorm"))?),
+            self_attn: SelfAttention {
+                q_proj: self.matrix(&name("self_attn.q_proj"), self.dtype)?,
+                k_proj: self.matrix(&name("self_attn.k_proj"), self.dtype)?,
+                v_proj: self.matrix(&name("self_attn.v_proj"), self.dtype)?,
+                o_proj: self.matrix(&name("self_attn.o_proj"), self.dtype)?,
+                qk_norm: None,
+                window: None,
+            },
             post_attention_layernorm: self.vector(&name("post_attention_layernorm"))?,
-            gate_proj: self.matrix(&name("mlp.gate_proj"), self.dtype)?,
-            up_proj: self.matrix(&name("mlp.up_proj"), self.dtype)?,
-            down_proj: self.matrix(&name("mlp.down_proj"), self.dtype)?,
+            mlp: Mlp {
+                gate_proj: self.matrix(&name("mlp.gate_proj"), self.dtype)?,
+                up_proj: self.matrix(&name("mlp.up_proj"), self.dtype)?,
+                down_proj: self.matrix(&name("mlp.down_proj"), self.dtype)?,
+            },
         })
     }
 

@@ -1,6 +1,7 @@
 //! The command line, run as a program on tiny checkpoints.
 
 mod chat;
+mod eagle;
 pub(crate) mod flags;
 mod inspect;
 mod judge;
@@ -15,11 +16,13 @@ use std::{
 };
 
 use eyrie_fixtures::{Fixture, Quant, td, tt};
-use serde_json::Value;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// Files of all tests here: `tt` and `td` with a tokenizer, `bare` and `bare2` without, `tt.gguf`,
-/// `script.json`, `empty.json`, `prompt.txt`, `requests.jsonl`, `other.jsonl`.
+use crate::eagle::heads::{e3, random};
+
+/// Files of all tests here: `tt` and `td` with a tokenizer, `bare` and `bare2` without, `tt.gguf`, the heads
+/// `e3`, `e3-taps` (which lists taps that may mean two things) and `e3-norm`, `script.json`, `empty.json`, `prompt.txt`, `requests.jsonl`, `other.jsonl`.
 static FILES: LazyLock<TempDir> = LazyLock::new(|| {
     let dir = TempDir::new().expect("a temporary folder");
     let at = |name: &str| dir.path().join(name);
@@ -34,6 +37,19 @@ static FILES: LazyLock<TempDir> = LazyLock::new(|| {
         .expect("tt.gguf");
     tt().write_dir(&at("bare")).expect("bare");
     td().write_dir(&at("bare2")).expect("bare2");
+    for (name, keys) in [
+        ("e3", json!({})),
+        (
+            "e3-taps",
+            json!({"eagle_config": {"eagle_aux_hidden_state_layer_ids": [2, 4, 5]}}),
+        ),
+        (
+            "e3-norm",
+            json!({"norm_output": true, "eagle_config": {"use_aux_hidden_state": true}}),
+        ),
+    ] {
+        random(e3(), 12).write_dir(&at(name), &keys);
+    }
     for (name, text) in [
         ("script.json", " [[1,2],[],[63,4,5]]"),
         ("empty.json", "[]"),

@@ -2,7 +2,9 @@
 
 mod cases;
 mod cli;
+mod device;
 mod docs;
+mod eagle;
 mod engine;
 mod fixtures;
 mod forward;

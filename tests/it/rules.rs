@@ -25,7 +25,7 @@ const N: usize = 4_000;
 const RULES: [fn() -> Box<dyn Rule>; 2] = [|| Box::new(Rejection), || Box::new(Block)];
 
 /// Logits of the next token, by the last.
-const TARGET: [[f32; 4]; 4] = [
+pub(crate) const TARGET: [[f32; 4]; 4] = [
     [1.2, 0.1, -0.7, 0.4],
     [-0.3, 0.9, 0.8, -1.0],
     [0.0, -1.2, 0.5, 1.1],
@@ -51,7 +51,7 @@ fn row(last: usize, temperature: f64, top_k: usize) -> [f64; 4] {
 }
 
 /// The law of the first three tokens after token 0, by `16 a + 4 b + c`.
-fn joint(temperature: f64, top_k: usize) -> Vec<f64> {
+pub(crate) fn joint(temperature: f64, top_k: usize) -> Vec<f64> {
     let mut cells = Vec::new();
     for a in 0..4 {
         for b in 0..4 {

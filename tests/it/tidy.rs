@@ -20,7 +20,10 @@ const IMPORTS: [(&str, &[&str]); 22] = [
     ("accept", &["sample", "tree"]),
     ("ending", &["text", "request", "report"]),
     ("sequence", &["sample", "request", "report", "ending"]),
-    ("draft", &["sample", "tree", "model", "cache", "sequence"]),
+    (
+        "draft",
+        &["sample", "tree", "model", "cache", "kernels", "sequence"],
+    ),
     (
         "verify",
         &[

@@ -18,6 +18,7 @@ pub(super) type Case = (
 const PROMPT: &[&str] = &["--prompt", "the"];
 const NGRAM: &[&str] = &["--prompt", "the", "--drafter", "ngram"];
 const DRAFT: &[&str] = &["--prompt", "the", "--draft", "@td"];
+const HEAD: &[&str] = &["--prompt", "the", "--draft", "@e3"];
 const FILE: &[&str] = &["--requests", "@requests.jsonl"];
 
 /// All flags of `generate` but `--print-config` itself.
@@ -37,6 +38,20 @@ const CASES: &[Case] = &[
     ),
     ("depth", NGRAM, &[], &["--depth", "5"]),
     ("tree", DRAFT, &[], &["--tree", "4x5x24"]),
+    (
+        "taps_convention",
+        &["--prompt", "the", "--draft", "@e3-taps"],
+        &["--taps-convention", "input"],
+        &["--taps-convention", "output"],
+    ),
+    ("head_theta", HEAD, &[], &["--head-theta", "5000"]),
+    ("head_context", HEAD, &[], &["--head-context", "100"]),
+    (
+        "head_norm_output",
+        &["--prompt", "the", "--draft", "@e3-norm"],
+        &["--head-norm-output", "head"],
+        &["--head-norm-output", "feedback"],
+    ),
     ("rule", DRAFT, &[], &["--rule", "rejection"]),
     ("pick", DRAFT, &[], &["--pick", "greedy"]),
     ("dtype", PROMPT, &[], &["--dtype", "q8_0"]),
@@ -171,6 +186,7 @@ pub(crate) fn every_flag_changes_the_configuration() {
     for (flag, value) in CONSTANT {
         let config = config(&[PROMPT, &[&format!("--{flag}"), value]]);
         assert_eq!(config[flag], value);
+        assert_eq!(config["row_invariant"], "yes");
     }
 }
 
@@ -321,7 +337,7 @@ fn wrong_usage_is_one_line_that_names_the_flag() {
             &["--tree", "4x5x1025", "1..=1024"],
         ),
         (
-            &["--prompt", "x", "--drafter", "eagle"],
+            &["--prompt", "x", "--drafter", "medusa"],
             &["--drafter", "ngram"],
         ),
         (
@@ -386,15 +402,21 @@ fn wrong_usage_is_one_line_that_names_the_flag() {
             &["--pick", "--rule rejection or block"],
         ),
         (&["--prompt", "x", "--dtype", "q3_k"], &["--dtype", "q8_0"]),
+        #[cfg(not(feature = "cuda"))]
         (
             &["--prompt", "x", "--device", "cuda"],
             &["--device", "no CUDA"],
         ),
+        #[cfg(not(feature = "cuda"))]
         (
             &["--prompt", "x", "--device", "cuda:1"],
             &["--device", "no CUDA"],
         ),
         (&["--prompt", "x", "--device", "tpu"], &["--device", "cpu"]),
+        (
+            &["--prompt", "x", "--device", "cuda:x"],
+            &["--device", "cpu"],
+        ),
         (&["--prompt", "x", "--threads", "0"], &["--threads"]),
         (
             &["--prompt", "x", "--threads", "1025"],

@@ -390,8 +390,8 @@ fn cases_42_and_43_rope_is_the_heads_own() {
     };
     let opened = config(&e3(), |config, _| moved(config, json!({"rope_theta": 5e5})));
     assert_eq!(opened.rope.theta, 5e5);
-    let expected: Vec<f32> = (0..8)
-        .map(|i| 5e5_f32.powf(-f32::from(i as u8) / 8.0))
+    let expected: Vec<f32> = (0..8_u8)
+        .map(|i| 5e5_f32.powf(-f32::from(i) / 8.0))
         .collect();
     for (got, want) in opened.rope.frequencies(16).iter().zip(expected) {
         assert!((got - want).abs() < 1e-6 * want, "{got} {want}");

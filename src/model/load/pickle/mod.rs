@@ -53,7 +53,7 @@ impl Header {
             return Err(unrecognised(legacy(magic)));
         }
         file.rewind().map_err(io)?;
-        let mut archive = ZipArchive::new(file).map_err(zipped)?;
+        let mut archive = ZipArchive::new(file).map_err(|error| zipped(&error))?;
         let entries = spans(&mut archive, len)?;
         let mut roots = entries
             .keys()
@@ -105,7 +105,7 @@ fn legacy(magic: [u8; 4]) -> String {
     }
 }
 
-fn zipped(source: zip::result::ZipError) -> Problem {
+fn zipped(source: &zip::result::ZipError) -> Problem {
     unrecognised(format!("the zip archive cannot be read ({source})"))
 }
 
@@ -124,7 +124,7 @@ fn spans(
     }
     let mut entries = BTreeMap::new();
     for i in 0..archive.len() {
-        let entry = archive.by_index_raw(i).map_err(zipped)?;
+        let entry = archive.by_index_raw(i).map_err(|error| zipped(&error))?;
         let name = entry.name().to_owned();
         if entry.encrypted()
             || entry.compression() != CompressionMethod::Stored
@@ -181,7 +181,7 @@ fn contents(
         let what = format!("the length of entry {name}");
         return Err(Problem::TooLarge { what, value, limit });
     }
-    let mut entry = archive.by_name(name).map_err(zipped)?;
+    let mut entry = archive.by_name(name).map_err(|error| zipped(&error))?;
     let mut bytes = Vec::new();
     let read = entry.read_to_end(&mut bytes);
     read.map_err(|source| Problem::io(&format!("read entry {name}"), source))?;

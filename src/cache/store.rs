@@ -1,0 +1,90 @@
+//! Where keys and values lie.
+
+use candle_core::{DType, Device, Tensor};
+
+use crate::error::Result;
+
+/// Keys and values of all slots, by layer.
+#[derive(Debug)]
+pub(super) enum Store {
+    /// In host memory.
+    Host(Vec<Layer>),
+    /// On a device of candle's.
+    Device(DeviceStore),
+}
+
+/// Keys and values of one layer in host memory, `[slots, kv_heads * head_dim]` each.
+#[derive(Debug)]
+pub(super) struct Layer {
+    pub(super) k: Vec<f32>,
+    pub(super) v: Vec<f32>,
+}
+
+/// Tensors `[kv_heads, slots, head_dim]`, f32. Heads come first so that the keys of some slots are
+/// gathered as a product needs them.
+///
+/// A layer is allocated when it is first written, where a lack of memory is an error of the pass.
+#[derive(Debug)]
+pub(super) struct DeviceStore {
+    pub(super) device: Device,
+    shape: (usize, usize, usize),
+    layers: Vec<Option<(Tensor, Tensor)>>,
+}
+
+/// The slots of a pass's rows as the index of a write, made by [`Txn::places`](super::Txn::places).
+#[derive(Clone, Debug)]
+pub struct Places(Tensor);
+
+impl Store {
+    pub(super) fn host(layers: usize, width: usize, slots: usize) -> Self {
+        let layer = |_| Layer {
+            k: vec![0.0; slots * width],
+            v: vec![0.0; slots * width],
+        };
+        Self::Host((0..layers).map(layer).collect())
+    }
+
+    pub(super) fn device(layers: usize, shape: (usize, usize, usize), device: Device) -> Self {
+        Self::Device(DeviceStore {
+            device,
+            shape,
+            layers: vec![None; layers],
+        })
+    }
+}
+
+impl DeviceStore {
+    /// The index of `slots`, `[kv_heads, slots, head_dim]`.
+    pub(super) fn places(&self, slots: &[u32]) -> Result<Places> {
+        let (heads, _, width) = self.shape;
+        let column = Tensor::from_slice(slots, (1, slots.len(), 1), &self.device)?;
+        let index = column.broadcast_as((heads, slots.len(), width))?;
+        Ok(Places(index.contiguous()?))
+    }
+
+    /// Keys and values of `layer`; `None` before the first write.
+    pub(super) fn layer(&self, layer: usize) -> Option<(Tensor, Tensor)> {
+        self.layers[layer].clone()
+    }
+
+    /// Writes `k` and `v`, contiguous and of the shape of `places`, and gives the layer.
+    pub(super) fn write(
+        &mut self,
+        layer: usize,
+        places: &Places,
+        k: &Tensor,
+        v: &Tensor,
+    ) -> Result<(Tensor, Tensor)> {
+        let (keys, values) = match &self.layers[layer] {
+            Some(tensors) => tensors.clone(),
+            None => {
+                let zeros = || Tensor::zeros(self.shape, DType::F32, &self.device);
+                let made = (zeros()?, zeros()?);
+                self.layers[layer].insert(made).clone()
+            }
+        };
+        keys.scatter_set(&places.0, k, 1)?;
+        values.scatter_set(&places.0, v, 1)?;
+        Ok((keys, values))
+    }
+}

@@ -1,0 +1,84 @@
+//! Drafting with an EAGLE head.
+
+use super::{Ran, on_tt};
+
+fn tokens(ran: &Ran) -> serde_json::Value {
+    ran.result()["tokens"].clone()
+}
+
+#[test]
+fn a_head_drafts_and_the_text_is_the_plain_one() {
+    let prompt = ["--prompt", "the cat sat", "--max-tokens", "30"];
+    for temperature in ["0", "1"] {
+        let request = [&prompt[..], &["--temperature", temperature, "--seed", "4"]].concat();
+        let plain = on_tt(&request);
+        for more in [
+            &["--draft", "@e3"][..],
+            &["--drafter", "eagle", "--draft", "@e3", "--depth", "7"],
+            &["--draft", "@e3", "--tree", "4x5x24"],
+            &["--draft", "@e3", "--kv-tokens", "80", "--tree", "8x3x16"],
+            &["--draft", "@e3", "--head-theta", "50"],
+            &["--draft", "@e3", "--head-context", "20"],
+            &["--draft", "@e3-taps", "--taps-convention", "output"],
+        ] {
+            let ran = on_tt(&[&request, more].concat());
+            assert_eq!(tokens(&ran), tokens(&plain), "{more:?}");
+            let result = ran.result();
+            assert_eq!(result["config"]["drafter"], "eagle");
+            let rounds = result["rounds"].as_array().expect("rounds");
+            let drafted = rounds.iter().filter_map(|round| round["drafted"].as_u64());
+            assert!(drafted.sum::<u64>() > 0, "{more:?}");
+        }
+    }
+}
+
+#[test]
+fn what_a_head_leaves_open_or_does_not_fit_is_said_in_a_line() {
+    let prompt = ["--prompt", "the"];
+    for (more, code, parts) in [
+        (
+            &["--draft", "@e3-taps"][..],
+            1,
+            &["e3-taps", "--taps-convention input"][..],
+        ),
+        (&["--drafter", "eagle"], 2, &["--draft: missing"]),
+        (
+            &["--drafter", "eagle", "--draft", "@none"],
+            1,
+            &["--draft", "no such file"],
+        ),
+        (&["--drafter", "eagle", "--draft", "@td"], 1, &["td"]),
+        (
+            &["--draft", "@td", "--head-theta", "50"],
+            2,
+            &["--head-theta: needs --drafter eagle"],
+        ),
+        (
+            &["--draft", "@e3", "--head-theta", "0.5"],
+            2,
+            &["--head-theta", "at least 1"],
+        ),
+        (
+            &["--draft", "@e3", "--head-context", "0"],
+            2,
+            &["--head-context"],
+        ),
+        (
+            &["--draft", "@e3", "--taps-convention", "input"],
+            1,
+            &["--taps-convention is input", "lists no taps"],
+        ),
+        (
+            &["--draft", "@e3", "--tree", "4x5x24", "--rule", "block"],
+            2,
+            &["--tree: --rule block"],
+        ),
+    ] {
+        let ran = on_tt(&[&prompt[..], more].concat());
+        assert_eq!(ran.code, code, "{more:?}: {}", ran.err);
+        assert_eq!(ran.err.lines().count(), 1, "{}", ran.err);
+        for part in parts {
+            assert!(ran.err.contains(part), "{more:?}: {}", ran.err);
+        }
+    }
+}

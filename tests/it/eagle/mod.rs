@@ -1,0 +1,9 @@
+//! EAGLE heads: the networks, what the drafter knows, and what it drafts.
+
+pub(crate) mod drafts;
+pub(crate) mod heads;
+mod law;
+pub(crate) mod network;
+pub(crate) mod probe;
+pub(crate) mod state;
+mod twin;
