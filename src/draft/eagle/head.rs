@@ -14,7 +14,7 @@ use crate::{
     Matrix, TokenId,
     cache::{KvCache, Txn},
     error::{ErrorKind, Result},
-    kernels::{Exec, Rope, Threads, rms_norm},
+    kernels::{Exec, Threads, rms_norm},
     model::{Linear, LoadOptions, Pass, Plan, Rows, Shape, Target},
     sample::Chain,
 };
