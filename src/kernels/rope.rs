@@ -4,13 +4,22 @@
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rope {
     frequencies: Vec<f32>,
+    /// Factor of what is turned.
+    scale: f32,
 }
 
 impl Rope {
     /// The rope with these frequencies, for heads of twice as many values.
     #[must_use]
     pub fn new(frequencies: Vec<f32>) -> Self {
-        Self { frequencies }
+        let scale = 1.0;
+        Self { frequencies, scale }
+    }
+
+    /// The same, with what is turned multiplied by `scale` (YaRN).
+    #[must_use]
+    pub fn scaled(self, scale: f32) -> Self {
+        Self { scale, ..self }
     }
 
     /// Values of the table of one position: as many as a head has.
@@ -29,7 +38,7 @@ impl Rope {
             let (s, c) = f64::from(position * frequency).sin_cos();
             #[expect(clippy::cast_possible_truncation, reason = "rounding is meant")]
             let single = (s as f32, c as f32);
-            (*sin, *cos) = single;
+            (*sin, *cos) = (single.0 * self.scale, single.1 * self.scale);
         }
     }
 

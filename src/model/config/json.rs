@@ -289,7 +289,7 @@ impl<'m> Fields<'m> {
         match self.get(key) {
             None => Ok(None),
             Some(Value::Object(section)) if section.is_empty() => Ok(None),
-            Some(Value::Object(section)) => Ok(Some(section.clone())),
+            Some(Value::Object(section)) => Ok(Some(by_layer_type(key, section)?.clone())),
             Some(other) => Err(Problem::key(key, json::brief(other), "an object or null")),
         }
     }
@@ -299,7 +299,7 @@ impl<'m> Fields<'m> {
         name: &str,
         section: &Map<String, Value>,
     ) -> Result<RopeScaling, Problem> {
-        const ACCEPTED: &str = "\"default\", \"linear\" or \"llama3\"";
+        const ACCEPTED: &str = "\"default\", \"linear\", \"llama3\" or \"yarn\"";
         let kind = |key: &str| match section.get(key) {
             None | Some(Value::Null) => Ok(None),
             Some(Value::String(kind)) => Ok(Some(kind.as_str())),
@@ -337,6 +337,53 @@ impl<'m> Fields<'m> {
                 known.push("factor");
                 let factor = number("factor")?;
                 RopeScaling::Linear { factor }
+            }
+            "yarn" => {
+                const ORIGINAL: &str = "original_max_position_embeddings";
+                const CONTEXT: &str = "max_position_embeddings";
+                const REFUSED: [&str; 2] = ["mscale", "mscale_all_dim"];
+                if let Some(key) = REFUSED.iter().find(|key| section.contains_key(**key)) {
+                    let value = json::brief(&section[*key]);
+                    return Err(Problem::key(format!("{name}.{key}"), value, "no such key"));
+                }
+                known.extend([
+                    "factor",
+                    ORIGINAL,
+                    "beta_fast",
+                    "beta_slow",
+                    "attention_factor",
+                    "truncate",
+                ]);
+                let optional = |key: &str| match section.get(key) {
+                    None | Some(Value::Null) => Ok(None),
+                    Some(value) => as_number(&format!("{name}.{key}"), value).map(Some),
+                };
+                let factor = number("factor")?;
+                let usual = if factor > 1.0 {
+                    0.1 * factor.ln() + 1.0
+                } else {
+                    1.0
+                };
+                let key = format!("{name}.{ORIGINAL}");
+                RopeScaling::Yarn {
+                    factor,
+                    original_max_position: match (section.get(ORIGINAL), self.map.get(CONTEXT)) {
+                        (Some(value), _) => as_size(&key, value)?,
+                        (None, Some(value)) => as_size(CONTEXT, value)?,
+                        (None, None) => return Err(Problem::missing(&key, "a positive integer")),
+                    },
+                    beta_fast: optional("beta_fast")?.unwrap_or(32.0),
+                    beta_slow: optional("beta_slow")?.unwrap_or(1.0),
+                    attention_factor: optional("attention_factor")?.unwrap_or(usual),
+                    truncate: match section.get("truncate") {
+                        None | Some(Value::Null) => true,
+                        Some(Value::Bool(truncate)) => *truncate,
+                        Some(other) => {
+                            let key = format!("{name}.truncate");
+                            return Err(Problem::key(key, json::brief(other), "true or false"));
+                        }
+                    },
+                }
             }
             "llama3" => {
                 const ORIGINAL: &str = "original_max_position_embeddings";
@@ -405,6 +452,29 @@ impl<'m> Fields<'m> {
                     .push(format!("key {key} ({value}) is unknown; it is ignored"));
             }
         }
+    }
+}
+
+/// The one section that all layer types have, where they have one each.
+fn by_layer_type<'s>(
+    key: &str,
+    section: &'s Map<String, Value>,
+) -> Result<&'s Map<String, Value>, Problem> {
+    let inner: Option<Vec<&Map<String, Value>>> = section.values().map(Value::as_object).collect();
+    let kinds = section.keys().all(|kind| kind.ends_with("_attention"));
+    match inner.as_deref() {
+        Some([first, rest @ ..]) if kinds => {
+            if rest.iter().all(|other| other == first) {
+                return Ok(first);
+            }
+            let value = json::brief(&Value::Object(section.clone()));
+            Err(Problem::key(
+                key,
+                value,
+                "one rotary embedding for all layers",
+            ))
+        }
+        _ => Ok(section),
     }
 }
 

@@ -32,6 +32,23 @@ pub enum RopeScaling {
         /// Context before the change.
         original_max_position: usize,
     },
+    /// YaRN (Peng et al. 2023): pairs that turn more than `beta_fast` times in the old context keep
+    /// their frequency, those below `beta_slow` times have it divided, a ramp over pairs between;
+    /// and what is turned is multiplied by `attention_factor`.
+    Yarn {
+        /// Divisor of the low frequencies.
+        factor: f64,
+        /// Context before the change.
+        original_max_position: usize,
+        /// Turns from which a frequency is high.
+        beta_fast: f64,
+        /// Turns up to which it is low.
+        beta_slow: f64,
+        /// Factor of queries and keys.
+        attention_factor: f64,
+        /// Whether the ramp begins and ends at whole pairs.
+        truncate: bool,
+    },
     /// Divisor of each pair's frequency (GGUF's `rope_freqs.weight`), `[head_dim / 2]`.
     Factors(Vec<f32>),
 }
@@ -44,6 +61,7 @@ impl RopeScaling {
             Self::None => "default",
             Self::Linear { .. } => "linear",
             Self::Llama3 { .. } => "llama3",
+            Self::Yarn { .. } => "yarn",
             Self::Factors(_) => "factors",
         }
     }
@@ -92,6 +110,38 @@ impl RopeConfig {
                 if *original_max_position == 0 {
                     let key = "original_max_position_embeddings";
                     return Err(Problem::key(key, 0, "at least 1"));
+                }
+                Ok(())
+            }
+            RopeScaling::Yarn {
+                factor,
+                original_max_position,
+                beta_fast,
+                beta_slow,
+                attention_factor,
+                ..
+            } => {
+                let positive = [
+                    ("factor", *factor),
+                    ("beta_fast", *beta_fast),
+                    ("beta_slow", *beta_slow),
+                    ("attention_factor", *attention_factor),
+                ];
+                for (key, value) in positive {
+                    if !(value.is_finite() && value > 0.0 && value < 1e6) {
+                        return Err(Problem::key(key, value, "a number above 0, below 1e6"));
+                    }
+                }
+                if *original_max_position == 0 {
+                    let key = "original_max_position_embeddings";
+                    return Err(Problem::key(key, 0, "at least 1"));
+                }
+                if self.theta <= 1.0 {
+                    return Err(Problem::key(
+                        theta,
+                        self.theta,
+                        "a number above 1, for yarn",
+                    ));
                 }
                 Ok(())
             }

@@ -70,6 +70,21 @@ pub(crate) fn rope(rope: &RopeConfig) -> Value {
             "high_freq_factor": high_freq_factor,
             "original_max_position": original_max_position,
         }),
+        RopeScaling::Yarn {
+            factor,
+            original_max_position,
+            beta_fast,
+            beta_slow,
+            attention_factor,
+            truncate,
+        } => json!({
+            "factor": factor,
+            "original_max_position": original_max_position,
+            "beta_fast": beta_fast,
+            "beta_slow": beta_slow,
+            "attention_factor": attention_factor,
+            "truncate": truncate,
+        }),
         RopeScaling::Factors(factors) => json!(factors),
     };
     json!({"type": rope.scaling.name(), "theta": rope.theta, "scaling": scaling})

@@ -417,7 +417,7 @@ fn cases_42_and_43_rope_is_the_heads_own() {
         config["rope_scaling"] = json!({"type": "linear", "factor": 4.0})
     });
     assert_eq!(linear.rope.scaling, RopeScaling::Linear { factor: 4.0 });
-    for kind in ["yarn", "dynamic", "mystery"] {
+    for kind in ["dynamic", "mystery"] {
         let scaling = json!({"type": kind, "factor": 2.0});
         lie(
             &e3(),
@@ -425,10 +425,26 @@ fn cases_42_and_43_rope_is_the_heads_own() {
             &[kind, "\"llama3\""],
         );
     }
+    let typed = |config: &mut Value, slid: f64| {
+        let of = |theta: f64| json!({"rope_theta": theta});
+        moved(
+            config,
+            json!({"full_attention": of(5e5), "sliding_attention": of(slid)}),
+        );
+    };
+    assert_eq!(
+        config(&e3(), |config, _| typed(config, 5e5)).rope.theta,
+        5e5
+    );
     lie(
         &e3(),
-        |config, _| moved(config, json!({"full_attention": {"rope_theta": 5e5}})),
-        &["rope_parameters.full_attention"],
+        |config, _| typed(config, 1e4),
+        &["rope_parameters", "one rotary embedding"],
+    );
+    lie(
+        &e3(),
+        |config, _| config["rope_scaling"] = json!({"type": "yarn", "factor": 4.0, "mscale": 1.0}),
+        &["rope_scaling.mscale"],
     );
 }
 

@@ -3,6 +3,7 @@
 mod flags;
 mod lies;
 mod pickle;
+mod saved;
 
 use std::{fs, path::Path};
 
