@@ -4,13 +4,23 @@
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rope {
     frequencies: Vec<f32>,
+    scale: f64,
 }
 
 impl Rope {
     /// The rope with these frequencies, for heads of twice as many values.
     #[must_use]
     pub fn new(frequencies: Vec<f32>) -> Self {
-        Self { frequencies }
+        Self {
+            frequencies,
+            scale: 1.0,
+        }
+    }
+
+    /// The same, with cosines and sines times `scale`: queries and keys become longer.
+    #[must_use]
+    pub fn times(self, scale: f64) -> Self {
+        Self { scale, ..self }
     }
 
     /// Values of the table of one position: as many as a head has.
@@ -28,7 +38,7 @@ impl Rope {
         for ((cos, sin), frequency) in cos.iter_mut().zip(sin).zip(&self.frequencies) {
             let (s, c) = f64::from(position * frequency).sin_cos();
             #[expect(clippy::cast_possible_truncation, reason = "rounding is meant")]
-            let single = (s as f32, c as f32);
+            let single = ((s * self.scale) as f32, (c * self.scale) as f32);
             (*sin, *cos) = single;
         }
     }

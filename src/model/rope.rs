@@ -3,22 +3,31 @@
 use std::f64::consts::TAU;
 
 use super::config::{RopeConfig, RopeScaling};
+use crate::kernels::Rope;
 
 impl RopeConfig {
     /// Radians a position of each pair of a head: `theta^(-2i / head_dim)`, scaled.
     #[must_use]
     pub fn frequencies(&self, head_dim: usize) -> Vec<f32> {
         let frequency = |i: usize| {
-            #[expect(clippy::cast_precision_loss, reason = "a head is far below 2^52 wide")]
-            let plain = self.theta.powf(-2.0 * i as f64 / head_dim as f64);
+            let plain = self.theta.powf(-2.0 * count(i) / count(head_dim));
             #[expect(clippy::cast_possible_truncation, reason = "rounded as trained")]
-            let single = self.scaled(i, plain) as f32;
+            let single = self.scaled(i, plain, head_dim) as f32;
             single
         };
         (0..head_dim / 2).map(frequency).collect()
     }
 
-    fn scaled(&self, pair: usize, plain: f64) -> f64 {
+    /// The rotary embedding of heads of `head_dim` values.
+    pub(crate) fn rope(&self, head_dim: usize) -> Rope {
+        let rope = Rope::new(self.frequencies(head_dim));
+        match self.scaling {
+            RopeScaling::Yarn { attention, .. } => rope.times(attention),
+            _ => rope,
+        }
+    }
+
+    fn scaled(&self, pair: usize, plain: f64, head_dim: usize) -> f64 {
         match &self.scaling {
             RopeScaling::None => plain,
             RopeScaling::Linear { factor } => plain / factor,
@@ -29,13 +38,38 @@ impl RopeConfig {
                 high_freq_factor: high,
                 original_max_position,
             } => {
-                #[expect(clippy::cast_precision_loss, reason = "a context is below 2^52")]
-                let turns = *original_max_position as f64 * plain / TAU;
+                let turns = count(*original_max_position) * plain / TAU;
                 let keep = ((turns - low) / (high - low)).clamp(0.0, 1.0);
                 plain * (keep + (1.0 - keep) / factor)
             }
+            RopeScaling::Yarn {
+                factor,
+                beta_fast,
+                beta_slow,
+                original_max_position,
+                ..
+            } => {
+                // The pair that turns so often over the original context.
+                let pair_of = |turns: &f64| {
+                    let length = count(*original_max_position) / (turns * TAU);
+                    count(head_dim) * length.ln() / (2.0 * self.theta.ln())
+                };
+                let first = pair_of(beta_fast).floor().max(0.0);
+                let last = pair_of(beta_slow).ceil().min(count(head_dim - 1));
+                let last = if first == last { first + 0.001 } else { last };
+                let divide = ((count(pair) - first) / (last - first)).clamp(0.0, 1.0);
+                plain * (1.0 - divide) + plain / factor * divide
+            }
         }
     }
+}
+
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "widths and contexts are below 2^52"
+)]
+fn count(n: usize) -> f64 {
+    n as f64
 }
 
 #[cfg(test)]

@@ -17,7 +17,7 @@ use crate::{
     Matrix, TokenId,
     cache::{KvCache, Txn},
     error::{ErrorKind, Result},
-    kernels::{Rope, Threads},
+    kernels::Threads,
 };
 
 /// A model that the engine decodes with.
@@ -274,6 +274,6 @@ fn shape(config: &Config) -> Shape {
         kv_heads: config.kv_heads,
         head_dim: config.head_dim,
         eps,
-        rope: Rope::new(config.rope.frequencies(config.head_dim)),
+        rope: config.rope.rope(config.head_dim),
     }
 }

@@ -14,7 +14,7 @@ use crate::{
     Matrix, TokenId,
     cache::{KvCache, Txn},
     error::{ErrorKind, Result},
-    kernels::{Exec, Rope, Threads, rms_norm},
+    kernels::{Exec, Threads, rms_norm},
     model::{Linear, LoadOptions, Pass, Plan, Rows, Shape, Target},
     sample::Chain,
 };
@@ -276,7 +276,7 @@ fn shape(config: &HeadConfig) -> Shape {
         kv_heads: config.kv_heads,
         head_dim: config.head_dim,
         eps: eps(config),
-        rope: Rope::new(config.rope.frequencies(config.head_dim)),
+        rope: config.rope.rope(config.head_dim),
     }
 }
 

@@ -70,6 +70,19 @@ pub(crate) fn rope(rope: &RopeConfig) -> Value {
             "high_freq_factor": high_freq_factor,
             "original_max_position": original_max_position,
         }),
+        RopeScaling::Yarn {
+            factor,
+            beta_fast,
+            beta_slow,
+            original_max_position,
+            attention,
+        } => json!({
+            "factor": factor,
+            "beta_fast": beta_fast,
+            "beta_slow": beta_slow,
+            "original_max_position": original_max_position,
+            "attention_factor": attention,
+        }),
         RopeScaling::Factors(factors) => json!(factors),
     };
     json!({"type": rope.scaling.name(), "theta": rope.theta, "scaling": scaling})

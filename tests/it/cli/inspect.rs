@@ -164,5 +164,7 @@ fn flags_of_heads_are_for_heads() {
         ],
         "lists no taps",
     );
-    failed(&["inspect", &head, "--model", &head], "--model");
+    let heads = ["inspect", &head, "--model", &head];
+    failed(&heads, "--model ");
+    failed(&heads, "an EAGLE head; a model is accepted");
 }

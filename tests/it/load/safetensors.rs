@@ -101,7 +101,7 @@ fn lies_tensor_types() {
     };
     refused(
         set("I32").path(),
-        &[SINGLE, norm, "type I32", "F32, F16, BF16"],
+        &[SINGLE, norm, "type i32", "f32, f16, bf16"],
     );
     refused(set("Q9").path(), &[SINGLE, norm, "Q9"]);
 }
