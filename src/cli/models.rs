@@ -14,7 +14,7 @@ use crate::{
     TokenId,
     draft::{
         Drafter, ModelDrafter, Ngram, NoDrafter, Pick, Script, Shape,
-        eagle::{EagleDrafter, Head, HeadCheckpoint, TargetFacts},
+        eagle::{EagleDrafter, Head, HeadCheckpoint, TargetFacts, load::is_head},
     },
     kernels::Format,
     model::{self, Llama, LoadOptions, Target, TensorLlama, load::Checkpoint},
@@ -133,7 +133,16 @@ impl Opened {
 /// Opens a checkpoint; `flag` is how errors call it.
 pub(super) fn checkpoint(flag: &str, path: &Path) -> Result<Checkpoint> {
     exists(flag, path)?;
-    Ok(Checkpoint::open(path)?)
+    match Checkpoint::open(path) {
+        Err(_) if is_head(path).is_ok_and(|head| head) => {
+            let space = if flag.is_empty() { "" } else { " " };
+            bail!(
+                "{flag}{space}{}: an EAGLE head; a model is accepted",
+                path.display()
+            )
+        }
+        opened => Ok(opened?),
+    }
 }
 
 fn exists(flag: &str, path: &Path) -> Result<()> {

@@ -8,7 +8,7 @@ mod eagle;
 mod engine;
 mod fixtures;
 mod forward;
-mod heads;
+pub(crate) mod heads;
 mod law;
 mod load;
 mod lossless;

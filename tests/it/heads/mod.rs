@@ -1,7 +1,9 @@
 //! EAGLE heads from files: every format becomes the same head, and one test per way a file can lie.
 
 mod flags;
+pub(crate) mod goldens;
 mod lies;
+pub(crate) mod parity;
 mod pickle;
 mod saved;
 

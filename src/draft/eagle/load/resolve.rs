@@ -352,8 +352,10 @@ impl Declared {
                 ));
             }
             let asked = options.taps_convention;
+            let width = target.hidden;
+            let fused = taps::Fused { taps, width };
             let (taps, convention) =
-                taps::decide(&self.taps, target.layers, taps, asked, warnings)?;
+                taps::decide(&self.taps, target.layers, fused, asked, warnings)?;
             return Ok((Feature::Taps(taps), Some(convention)));
         }
         if let Some(asked) = options.taps_convention {

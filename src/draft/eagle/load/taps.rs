@@ -15,28 +15,44 @@ pub(super) struct Listed {
 /// Taps, canonical, and how the file numbers them.
 pub(super) type Taps = (Vec<usize>, TapsConvention);
 
+/// What `fc.weight` says of the taps.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Fused {
+    /// How many there are.
+    pub(super) taps: usize,
+    /// The width of each, which is the target's.
+    pub(super) width: usize,
+}
+
+impl std::fmt::Display for Fused {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { taps, width } = self;
+        write!(f, "fc.weight is as wide as {taps} taps of {width}")
+    }
+}
+
 const TOP: &str = "eagle_aux_hidden_state_layer_ids";
 const NESTED: &str = "eagle_config.eagle_aux_hidden_state_layer_ids";
 
-/// The `count` taps of a target of `layers` layers; `asked` is the user's answer.
+/// The taps of a target of `layers` layers; `asked` is the user's answer.
 pub(super) fn decide(
     listed: &Listed,
     layers: usize,
-    count: usize,
+    fused: Fused,
     asked: Option<TapsConvention>,
     warnings: &mut Vec<String>,
 ) -> Result<Taps, Problem> {
     let (key, ids) = match (&listed.top, &listed.nested) {
         (Some(ids), _) => (TOP, ids),
         (None, Some(ids)) => (NESTED, ids),
-        (None, None) => return default(layers, count, asked),
+        (None, None) => return default(layers, fused, asked),
     };
     let shown = || format!("{ids:?}");
-    if ids.len() != count {
+    if ids.len() != fused.taps {
         return Err(Problem::Contradiction {
             one: format!("{key} is {ids:?}"),
-            other: format!("fc.weight is as wide as {count} taps"),
-            accepted: format!("a list of {count}"),
+            other: fused.to_string(),
+            accepted: format!("a list of {}", fused.taps),
         });
     }
     if ids.windows(2).any(|pair| pair[0] >= pair[1]) {
@@ -113,7 +129,7 @@ fn usual(layers: usize) -> Option<[usize; 3]> {
     (taps[0] < taps[1] && taps[1] < taps[2]).then_some(taps)
 }
 
-fn default(layers: usize, count: usize, asked: Option<TapsConvention>) -> Result<Taps, Problem> {
+fn default(layers: usize, fused: Fused, asked: Option<TapsConvention>) -> Result<Taps, Problem> {
     if let Some(asked) = asked {
         return Err(Problem::key(
             "--taps-convention",
@@ -121,8 +137,8 @@ fn default(layers: usize, count: usize, asked: Option<TapsConvention>) -> Result
             "no such flag: the head lists no taps",
         ));
     }
-    if count != 3 {
-        let accepted = format!("a list of {count} layers (fc.weight is as wide as {count} taps)");
+    if fused.taps != 3 {
+        let accepted = format!("a list of {} layers ({fused})", fused.taps);
         return Err(Problem::missing(TOP, &accepted));
     }
     match usual(layers) {
@@ -142,6 +158,10 @@ fn default(layers: usize, count: usize, asked: Option<TapsConvention>) -> Result
 mod tests {
     use super::*;
 
+    fn of(taps: usize) -> Fused {
+        Fused { taps, width: 64 }
+    }
+
     fn nested(
         ids: &[usize],
         layers: usize,
@@ -151,7 +171,7 @@ mod tests {
         decide(
             &Listed { top: None, nested },
             layers,
-            ids.len(),
+            of(ids.len()),
             asked,
             &mut Vec::new(),
         )
@@ -185,10 +205,10 @@ mod tests {
     #[test]
     fn defaults_are_three_layers_or_an_error() {
         for layers in 0..9 {
-            let taps = decide(&Listed::default(), layers, 3, None, &mut Vec::new());
+            let taps = decide(&Listed::default(), layers, of(3), None, &mut Vec::new());
             assert_eq!(taps.is_ok(), layers == 3 || layers >= 7, "{layers}");
         }
-        let (taps, _) = decide(&Listed::default(), 3, 3, None, &mut Vec::new()).unwrap();
+        let (taps, _) = decide(&Listed::default(), 3, of(3), None, &mut Vec::new()).unwrap();
         assert_eq!(taps, [0, 1, 2]);
     }
 }
