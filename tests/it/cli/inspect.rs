@@ -164,5 +164,5 @@ fn flags_of_heads_are_for_heads() {
         ],
         "lists no taps",
     );
-    failed(&["inspect", &head, "--model", &head], "no weights");
+    failed(&["inspect", &head, "--model", &head], "an EAGLE head");
 }
