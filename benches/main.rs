@@ -5,6 +5,7 @@ mod accept;
 mod cache;
 mod forward;
 mod grow;
+mod head;
 mod judge;
 mod round;
 mod sample;
@@ -12,6 +13,7 @@ mod sample;
 criterion::criterion_main!(
     sample::benches,
     grow::benches,
+    head::benches,
     accept::benches,
     cache::benches,
     forward::benches,

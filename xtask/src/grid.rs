@@ -11,19 +11,27 @@ use std::{collections::BTreeMap, io::Write, sync::Arc, time::Instant};
 use eyrie::{
     TokenId,
     accept::{Block, Match, Rejection, Rule},
-    draft::{Drafter, ModelDrafter, Ngram, NoDrafter, Pick, Script},
+    draft::{
+        Drafter, ModelDrafter, Ngram, NoDrafter, Pick, Script, Shape,
+        eagle::{EagleDrafter, Head, HeadCheckpoint, HeadOptions, TargetFacts},
+    },
     kernels::Format,
     model::{Dtype, Llama, LoadOptions, Target, load::Checkpoint},
     request::Request,
     sample::{RawParams, SamplingParams},
     schedule::{Engine, EngineOptions, Event, Parts},
 };
-use eyrie_fixtures::{Fixture, td, tt};
+use eyrie_fixtures::{
+    Fixture,
+    head::{tt_e1, tt_e3},
+    td, tt,
+};
 
 /// Drafters of the grid: `self` is the target, `td` a random model of two layers, both with the
 /// pick that the rule is for (`coupled` or `drawn`), `td-greedy` the same with the pick `greedy`,
-/// `td-tree` the same with trees of three children a row, where the rule is not for chains only.
-pub const DRAFTERS: [&str; 7] = [
+/// `td-tree` the same with trees of three children a row, where the rule is not for chains only;
+/// `eagle1` and `eagle3` random heads, the latter with half of the vocabulary, `eagle3-tree` as `td-tree`.
+pub const DRAFTERS: [&str; 10] = [
     "none",
     "ngram",
     "self",
@@ -31,6 +39,9 @@ pub const DRAFTERS: [&str; 7] = [
     "td-greedy",
     "td-tree",
     "script",
+    "eagle1",
+    "eagle3",
+    "eagle3-tree",
 ];
 /// Most levels of drafts a round.
 pub const DEPTHS: [usize; 8] = [1, 2, 3, 4, 5, 6, 7, 8];
@@ -125,7 +136,7 @@ impl Config {
 
     /// Whether its drafts are trees.
     fn grows_trees(&self) -> bool {
-        self.drafter == "td-tree" && self.rule != "block"
+        self.drafter.ends_with("-tree") && self.rule != "block"
     }
 
     /// Plain decoding of one request at a time, on one thread, with the largest chunk.
@@ -203,6 +214,8 @@ impl Runner {
         };
         write("tt", &tt())?;
         write("td", &td())?;
+        tt_e1().write_dir(&folder.path().join("eagle1"))?;
+        tt_e3().write_dir(&folder.path().join("eagle3"))?;
         let mut all = self::prompts(VOCAB);
         all.truncate(prompts);
         Ok(Self {
@@ -252,7 +265,33 @@ impl Runner {
         Ok(model)
     }
 
+    /// A head, its weights as stored.
+    fn head(&mut self, name: &'static str, config: &Config) -> anyhow::Result<Head> {
+        let target = self.model("tt", config)?;
+        let checkpoint = Checkpoint::open(&self.folder.path().join("tt"))?;
+        let facts = TargetFacts::from(checkpoint.config());
+        let path = self.folder.path().join(name);
+        let head = HeadCheckpoint::open(&path, &facts, &HeadOptions::default())?;
+        let options = LoadOptions {
+            threads: Some(config.threads),
+            ..LoadOptions::default()
+        };
+        Ok(Head::load(&head, target, &options)?)
+    }
+
     fn drafter(&mut self, config: &Config) -> anyhow::Result<Box<dyn Drafter>> {
+        let pick = match (config.drafter, config.rule) {
+            ("td-greedy", _) => Pick::Greedy,
+            (_, "match") => Pick::Coupled,
+            _ => Pick::Drawn,
+        };
+        let topk = if config.grows_trees() { 3 } else { 1 };
+        if let "eagle1" | "eagle3" | "eagle3-tree" = config.drafter {
+            let name = config.drafter.trim_end_matches("-tree");
+            let head = self.head(name, config)?;
+            let shape = Shape { pick, topk };
+            return Ok(Box::new(EagleDrafter::new(head, shape, 4096)));
+        }
         let model = match config.drafter {
             "self" => self.model("tt", config)?,
             "td" | "td-greedy" | "td-tree" => self.model("td", config)?,
@@ -260,13 +299,7 @@ impl Runner {
             "script" => return Ok(Box::new(random_script(VOCAB, 64, config.seed))),
             _ => return Ok(Box::new(NoDrafter)),
         };
-        let pick = match (config.drafter, config.rule) {
-            ("td-greedy", _) => Pick::Greedy,
-            (_, "match") => Pick::Coupled,
-            _ => Pick::Drawn,
-        };
         let drafter = ModelDrafter::new(model, pick, 4096, config.chunk);
-        let topk = if config.grows_trees() { 3 } else { 1 };
         Ok(Box::new(drafter.branching(topk)))
     }
 
@@ -393,13 +426,13 @@ pub fn run_all(tokens: usize, prompts: usize, out: &mut dyn Write) -> anyhow::Re
     }
     writeln!(
         out,
-        "rule       drafter    configurations     tokens    drafted   accepted"
+        "rule       drafter     configurations     tokens    drafted   accepted"
     )?;
     for ((rule, drafter), (configs, tokens, drafted, accepted)) in sums {
         let rule = RULES[rule];
         writeln!(
             out,
-            "{rule:<10} {drafter:<10} {configs:>14} {tokens:>10} {drafted:>10} {accepted:>10}"
+            "{rule:<10} {drafter:<11} {configs:>14} {tokens:>10} {drafted:>10} {accepted:>10}"
         )?;
     }
     let seconds = begin.elapsed().as_secs();

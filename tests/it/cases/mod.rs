@@ -9,6 +9,9 @@
 //! | 39 to 48 | `formats`: checkpoints, vocabularies, tokenizers |
 //! | 49 to 59 | `caches`: caches, batches, who runs when |
 //! | 27, 28, 30, 33, 34, 37, 49, 58 | `eagle`: what they mean for EAGLE heads |
+//! | 3, 4, 20, 38, 51 | `eagle_law`: that the tokens are the target's whatever heads draft |
+//! | 26, 29 to 32 | `eagle_reading`: norms and taps of heads in files |
+//! | 39 to 46 | `eagle_formats`: the files of heads |
 //!
 //! Laws are tested on N = 4,000 choices at alpha = 1e-6, which over four cells sees a total variation
 //! of 0.08 with probability 0.99; a wrong law that a case quotes is farther away, and excluded by name.
@@ -16,6 +19,10 @@
 mod acceptance;
 mod caches;
 mod eagle;
+mod eagle_files;
+mod eagle_formats;
+mod eagle_law;
+mod eagle_reading;
 mod formats;
 mod sampling;
 mod semantics;

@@ -163,6 +163,62 @@ fn this_build_passes() {
     assert_eq!(object["config"]["rule"], serde_json::json!(["rejection"]));
 }
 
+/// A head with half of the vocabulary, in trees and chains under every rule: each first token of a round has the
+/// target's law at the anchors where the head has a guess.
+#[test]
+fn heads_with_a_reduced_vocabulary_pass() {
+    for (shape, judged) in [
+        (
+            &["--tree", "2x3x6"][..],
+            &["match", "rejection", "block"][..],
+        ),
+        (
+            &["--depth", "4", "--rule", "match", "--pick", "greedy"],
+            &["match"],
+        ),
+        (&["--depth", "4", "--rule", "rejection"], &["rejection"]),
+    ] {
+        let ran = judge(&[ENOUGH, &["--draft", "@e3"], shape].concat());
+        let object = verdict(&ran, 0, "PASS");
+        assert_eq!(object["config"]["drafter"], "eagle");
+        let live: Vec<&Value> = rows(&object)
+            .iter()
+            .filter(|row| row["section"] == "live")
+            .collect();
+        // The transform and plain tokens of each rule, and of `match` the tokens of a seed.
+        let seeded = usize::from(judged.contains(&"match"));
+        assert_eq!(live.len(), 2 * judged.len() + seeded, "{live:?}");
+        for rule in judged {
+            let begin = format!("{rule}, eagle, transform");
+            let named = |row: &&&Value| {
+                row["name"]
+                    .as_str()
+                    .is_some_and(|name| name.starts_with(&begin))
+            };
+            let row = live.iter().find(named).expect("a transform");
+            assert!(row["samples"].as_u64() >= Some(4_000), "{row}");
+            assert!(row["p_value"].as_f64() > Some(0.0), "{row}");
+        }
+    }
+}
+
+/// What goes wrong with a head's drafts is seen in the section live.
+#[test]
+fn broken_builds_with_heads_fail() {
+    for (mutant, rule, more) in [
+        ("always-accept", "rejection", &["--tree", "2x3x6"][..]),
+        ("fresh-draw", "match", &["--tree", "2x3x6"]),
+        ("resample-from-p", "rejection", &[]),
+    ] {
+        let args = ["--mutant", mutant, "--rule", rule, "--samples", "40000"];
+        let ran = judge(&[&args[..], &["--draft", "@e3", "--json"], more].concat());
+        let object = verdict(&ran, 1, "FAIL");
+        let failed = rows(&object).iter().filter(|row| row["verdict"] == "FAIL");
+        let failed: BTreeSet<_> = failed.flat_map(|row| row["section"].as_str()).collect();
+        assert!(failed.contains("live"), "{mutant}: {failed:?}");
+    }
+}
+
 /// Too few samples say nothing, and the table says so.
 #[test]
 fn too_few_samples_are_undecided() {

@@ -54,18 +54,17 @@ pub(crate) fn table_lab(topk: usize) -> Lab {
     })
 }
 
+/// Children of a row, requests at once and temperatures.
+fn sizes<const N: usize>(topk: [usize; N]) -> impl Iterator<Item = (usize, usize, f64)> {
+    let batches = |topk| [1, 5].into_iter().map(move |batch| (topk, batch));
+    let all = topk.into_iter().flat_map(batches);
+    all.flat_map(|(topk, batch)| [0.0, 1.0].map(|t| (topk, batch, t)))
+}
+
 #[test]
 fn the_oracle_is_accepted_whole_and_the_adversary_never() {
     for version in [Version::Eagle1, Version::Eagle3] {
-        for (topk, batch, t) in [
-            (1, 1, 0.0),
-            (1, 5, 1.0),
-            (2, 5, 0.0),
-            (4, 1, 1.0),
-            (4, 5, 0.0),
-            (8, 5, 1.0),
-            (8, 1, 0.0),
-        ] {
+        for (topk, batch, t) in sizes([1, 2, 4, 8]) {
             let lab = table_lab(topk);
             let (requests, about) = (
                 requests(batch, t),
@@ -91,11 +90,9 @@ fn the_oracle_is_accepted_whole_and_the_adversary_never() {
     }
 }
 
-#[test]
-fn a_right_token_that_is_not_the_first_sibling_is_found() {
-    let lab = table_lab(4);
+/// A head for the table of [`table_lab`] that after every fourth token prefers another to the right one.
+pub(crate) fn planted() -> Made {
     let mut made = table_head(Version::Eagle1, 64, 1.0);
-    // After every fourth token the head prefers another to the right one.
     let mut table = table(8.0);
     for row in table.iter_mut().step_by(4) {
         let best = row.iter().copied().fold(f32::MIN, f32::max);
@@ -107,19 +104,33 @@ fn a_right_token_that_is_not_the_first_sibling_is_found() {
     let lm_head = (0..64).flat_map(|v| table.iter().map(move |row| row[v] / root));
     made.tensors
         .insert("lm_head.weight".to_owned(), lm_head.collect());
-    let requests = requests(5, 0.0);
-    let run = lab.run(Box::new(made.drafter(&lab.target, 4, 4096)), &requests);
-    assert_eq!(run.tokens(), lab.base(&requests));
-    let whole: BTreeMap<_, _> = (requests.iter().zip(run.tokens()))
-        .map(|(request, output)| (&request.id, [&request.prompt[..], &output].concat()))
-        .collect();
-    // The children of the anchor come first in a tree.
-    let second = run.traces.iter().filter(|trace| {
-        let right = whole[&trace.request].get(trace.position + 1);
-        trace.accepted > 0 && trace.drafted.first() != right
-    });
-    let second = second.count();
-    assert!(second > 0, "the right token was always the first");
+    made
+}
+
+#[test]
+pub(crate) fn a_right_token_that_is_not_the_first_sibling_is_found() {
+    let made = planted();
+    for (topk, batch, t) in sizes([2, 4, 8]) {
+        let lab = table_lab(topk);
+        let requests = requests(batch, t);
+        let run = lab.run(Box::new(made.drafter(&lab.target, topk, 4096)), &requests);
+        let about = format!("top {topk}, batch {batch}, {t}");
+        assert_eq!(run.tokens(), lab.base(&requests), "{about}");
+        let whole: BTreeMap<_, _> = (requests.iter().zip(run.tokens()))
+            .map(|(request, output)| (&request.id, [&request.prompt[..], &output].concat()))
+            .collect();
+        // The children of the anchor come first in a tree.
+        let (mut second, mut through) = (0, 0);
+        for trace in &run.traces {
+            let right = whole[&trace.request].get(trace.position + 1);
+            if trace.accepted > 0 && trace.drafted.first() != right {
+                second += 1;
+                through += usize::from(trace.accepted == 4);
+            }
+        }
+        assert!(second > 0, "{about}: the right token was always the first");
+        assert!(through > 0, "{about}: no path went on to its end after one");
+    }
 }
 
 #[test]

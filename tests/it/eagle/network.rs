@@ -51,7 +51,8 @@ fn chain(head: &Head, taps: &Matrix, tokens: &[TokenId], draft: &[TokenId]) -> V
     out
 }
 
-fn worst(made: &Made, target: &Arc<dyn Target>) -> (f64, f64) {
+/// The largest difference of a head's logits from its twin's, and the largest logit.
+pub(crate) fn worst(made: &Made, target: &Arc<dyn Target>) -> (f64, f64) {
     let head = made.head(target);
     let taps = taps(target, &PROMPT[..9], head.taps());
     let draft = [3, 50, 3, 21];

@@ -11,7 +11,7 @@ use candle_core::{DType, Device, Tensor, safetensors};
 use eyrie::{
     Matrix, TokenId,
     cache::{KvCache, Txn},
-    draft::eagle::{Head, HeadCheckpoint, HeadOptions, NormOutput, TargetFacts},
+    draft::eagle::{Head, HeadCheckpoint, HeadConfig, HeadOptions, NormOutput, TargetFacts},
     error::Result,
     model::{Forward, LoadOptions, Rows, Target},
 };
@@ -128,6 +128,20 @@ impl Golden {
         };
         let head = Head::load(&checkpoint, Arc::clone(&self.target), &options);
         head.unwrap_or_else(|error| panic!("{}: {error}", self.name))
+    }
+
+    /// The head with its tensors, made to compute something else.
+    pub(crate) fn changed(&self, change: impl FnOnce(&mut HeadConfig)) -> Head {
+        let checkpoint = self.open(&self.options()).expect("a head");
+        let mut config = checkpoint.config().clone();
+        change(&mut config);
+        let options = LoadOptions {
+            threads: Some(1),
+            ..LoadOptions::default()
+        };
+        let mut source = |name: &str| checkpoint.stored(name);
+        let head = Head::new(config, &mut source, Arc::clone(&self.target), &options);
+        head.expect("the same tensors")
     }
 
     pub(crate) fn open(

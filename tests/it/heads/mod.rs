@@ -33,11 +33,11 @@ const TARGET: TargetFacts = TargetFacts {
 };
 
 /// A head directory whose configuration and tensors have been changed.
-fn dir(head: &Head, edit: impl FnOnce(&mut Value, &mut Vec<Weight>)) -> TempDir {
+pub(crate) fn dir(head: &Head, edit: impl FnOnce(&mut Value, &mut Vec<Weight>)) -> TempDir {
     written(head, head.config_json(), edit)
 }
 
-fn nested(head: &Head, edit: impl FnOnce(&mut Value, &mut Vec<Weight>)) -> TempDir {
+pub(crate) fn nested(head: &Head, edit: impl FnOnce(&mut Value, &mut Vec<Weight>)) -> TempDir {
     let rename = |weight: &mut Weight| weight.name = weight.name.replace("midlayer.", "layers.0.");
     written(head, head.speculators_json(), |config, tensors| {
         tensors.iter_mut().for_each(rename);

@@ -13,16 +13,16 @@ use super::goldens::{Golden, names};
 use crate::support::say;
 
 /// Rows fed in one pass, and what came of them.
-struct Fed {
-    logits: Matrix,
+pub(crate) struct Fed {
+    pub(crate) logits: Matrix,
     /// As features of the rows that follow.
-    hidden: Matrix,
+    pub(crate) hidden: Matrix,
 }
 
 const SEQ: SeqId = SeqId(1);
 
 /// Feeds rows after those in `cache`.
-fn feed(head: &Head, cache: &mut KvCache, tokens: &[TokenId], features: &Matrix) -> Fed {
+pub(crate) fn feed(head: &Head, cache: &mut KvCache, tokens: &[TokenId], features: &Matrix) -> Fed {
     let mut rows = Rows::new();
     let base = cache.committed(SEQ);
     rows.chain(SEQ, base, tokens, Wanted::All).expect("rows");
