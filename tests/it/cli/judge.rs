@@ -26,6 +26,30 @@ const CASES: &[Case] = &[
     ),
     ("depth", &[], &[], &["--depth", "5"]),
     ("tree", &["--draft", "@td"], &[], &["--tree", "2x3x5"]),
+    (
+        "taps_convention",
+        &["--draft", "@e3-taps"],
+        &["--taps-convention", "input"],
+        &["--taps-convention", "output"],
+    ),
+    (
+        "head_theta",
+        &["--draft", "@e3"],
+        &[],
+        &["--head-theta", "5000"],
+    ),
+    (
+        "head_context",
+        &["--draft", "@e3"],
+        &[],
+        &["--head-context", "100"],
+    ),
+    (
+        "head_norm_output",
+        &["--draft", "@e3-norm"],
+        &["--head-norm-output", "head"],
+        &["--head-norm-output", "feedback"],
+    ),
     ("rule", &[], &[], &["--rule", "block"]),
     ("pick", &["--rule", "match"], &[], &["--pick", "greedy"]),
     ("dtype", &[], &[], &["--dtype", "q8_0"]),
@@ -155,10 +179,6 @@ fn heads_with_a_reduced_vocabulary_pass() {
         (
             &["--tree", "2x3x6"][..],
             &["match", "rejection", "block"][..],
-        ),
-        (
-            &["--depth", "4", "--rule", "match", "--pick", "greedy"],
-            &["match"],
         ),
         (&["--depth", "4", "--rule", "rejection"], &["rejection"]),
     ] {
