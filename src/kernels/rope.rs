@@ -4,22 +4,21 @@
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rope {
     frequencies: Vec<f32>,
-    scale: f64,
+    /// Factor of what is turned.
+    scale: f32,
 }
 
 impl Rope {
     /// The rope with these frequencies, for heads of twice as many values.
     #[must_use]
     pub fn new(frequencies: Vec<f32>) -> Self {
-        Self {
-            frequencies,
-            scale: 1.0,
-        }
+        let scale = 1.0;
+        Self { frequencies, scale }
     }
 
-    /// The same, with cosines and sines times `scale`: queries and keys become longer.
+    /// The same, with what is turned multiplied by `scale` (YaRN).
     #[must_use]
-    pub fn times(self, scale: f64) -> Self {
+    pub fn scaled(self, scale: f32) -> Self {
         Self { scale, ..self }
     }
 
@@ -38,8 +37,8 @@ impl Rope {
         for ((cos, sin), frequency) in cos.iter_mut().zip(sin).zip(&self.frequencies) {
             let (s, c) = f64::from(position * frequency).sin_cos();
             #[expect(clippy::cast_possible_truncation, reason = "rounding is meant")]
-            let single = ((s * self.scale) as f32, (c * self.scale) as f32);
-            (*sin, *cos) = single;
+            let single = (s as f32, c as f32);
+            (*sin, *cos) = (single.0 * self.scale, single.1 * self.scale);
         }
     }
 

@@ -6,70 +6,78 @@ use super::config::{RopeConfig, RopeScaling};
 use crate::kernels::Rope;
 
 impl RopeConfig {
+    /// The rotary embedding of heads of this width.
+    #[must_use]
+    pub fn rotary(&self, head_dim: usize) -> Rope {
+        let rope = Rope::new(self.frequencies(head_dim));
+        match &self.scaling {
+            RopeScaling::Yarn {
+                attention_factor, ..
+            } => {
+                #[expect(clippy::cast_possible_truncation, reason = "rounded as trained")]
+                let factor = *attention_factor as f32;
+                rope.scaled(factor)
+            }
+            _ => rope,
+        }
+    }
+
     /// Radians a position of each pair of a head: `theta^(-2i / head_dim)`, scaled.
     #[must_use]
     pub fn frequencies(&self, head_dim: usize) -> Vec<f32> {
         let frequency = |i: usize| {
-            let plain = self.theta.powf(-2.0 * count(i) / count(head_dim));
+            #[expect(clippy::cast_precision_loss, reason = "a head is far below 2^52 wide")]
+            let plain = self.theta.powf(-2.0 * i as f64 / head_dim as f64);
             #[expect(clippy::cast_possible_truncation, reason = "rounded as trained")]
-            let single = self.scaled(i, plain, head_dim) as f32;
+            let single = self.scaled(i, head_dim, plain) as f32;
             single
         };
         (0..head_dim / 2).map(frequency).collect()
     }
 
-    /// The rotary embedding of heads of `head_dim` values.
-    pub(crate) fn rope(&self, head_dim: usize) -> Rope {
-        let rope = Rope::new(self.frequencies(head_dim));
-        match self.scaling {
-            RopeScaling::Yarn { attention, .. } => rope.times(attention),
-            _ => rope,
-        }
-    }
-
-    fn scaled(&self, pair: usize, plain: f64, head_dim: usize) -> f64 {
+    fn scaled(&self, pair: usize, head_dim: usize, plain: f64) -> f64 {
         match &self.scaling {
             RopeScaling::None => plain,
             RopeScaling::Linear { factor } => plain / factor,
             RopeScaling::Factors(factors) => plain / f64::from(factors[pair]),
+            RopeScaling::Yarn {
+                factor,
+                original_max_position,
+                beta_fast,
+                beta_slow,
+                truncate,
+                ..
+            } => {
+                #[expect(clippy::cast_precision_loss, reason = "a context and a width")]
+                let (context, width) = (*original_max_position as f64, head_dim as f64);
+                // The pair that turns so often in the old context.
+                let pair_of =
+                    |turns: &f64| width * (context / (turns * TAU)).ln() / (2.0 * self.theta.ln());
+                let (mut low, mut high) = (pair_of(beta_fast), pair_of(beta_slow));
+                if *truncate {
+                    (low, high) = (low.floor(), high.ceil());
+                }
+                (low, high) = (low.max(0.0), high.min(width - 1.0));
+                if high <= low {
+                    high = low + 0.001;
+                }
+                #[expect(clippy::cast_precision_loss, reason = "an index of a pair")]
+                let ramp = ((pair as f64 - low) / (high - low)).clamp(0.0, 1.0);
+                plain * (ramp / factor + (1.0 - ramp))
+            }
             RopeScaling::Llama3 {
                 factor,
                 low_freq_factor: low,
                 high_freq_factor: high,
                 original_max_position,
             } => {
-                let turns = count(*original_max_position) * plain / TAU;
+                #[expect(clippy::cast_precision_loss, reason = "a context is below 2^52")]
+                let turns = *original_max_position as f64 * plain / TAU;
                 let keep = ((turns - low) / (high - low)).clamp(0.0, 1.0);
                 plain * (keep + (1.0 - keep) / factor)
             }
-            RopeScaling::Yarn {
-                factor,
-                beta_fast,
-                beta_slow,
-                original_max_position,
-                ..
-            } => {
-                // The pair that turns so often over the original context.
-                let pair_of = |turns: &f64| {
-                    let length = count(*original_max_position) / (turns * TAU);
-                    count(head_dim) * length.ln() / (2.0 * self.theta.ln())
-                };
-                let first = pair_of(beta_fast).floor().max(0.0);
-                let last = pair_of(beta_slow).ceil().min(count(head_dim - 1));
-                let last = if first == last { first + 0.001 } else { last };
-                let divide = ((count(pair) - first) / (last - first)).clamp(0.0, 1.0);
-                plain * (1.0 - divide) + plain / factor * divide
-            }
         }
     }
-}
-
-#[expect(
-    clippy::cast_precision_loss,
-    reason = "widths and contexts are below 2^52"
-)]
-fn count(n: usize) -> f64 {
-    n as f64
 }
 
 #[cfg(test)]
@@ -102,6 +110,38 @@ mod tests {
         let plain = frequencies(RopeScaling::None);
         let scaled = frequencies(RopeScaling::Linear { factor: 4.0 });
         assert!(plain.iter().zip(scaled).all(|(p, s)| *p == 4.0 * s));
+    }
+
+    #[test]
+    fn yarn_keeps_fast_pairs_and_stretches_slow_ones() {
+        let config = RopeConfig {
+            theta: 10_000.0,
+            scaling: RopeScaling::Yarn {
+                factor: 4.0,
+                original_max_position: 2048,
+                beta_fast: 32.0,
+                beta_slow: 1.0,
+                attention_factor: 0.1 * 4f64.ln() + 1.0,
+                truncate: true,
+            },
+        };
+        let plain = RopeConfig {
+            theta: 10_000.0,
+            scaling: RopeScaling::None,
+        };
+        let (plain, scaled) = (plain.frequencies(64), config.frequencies(64));
+        // 32 turns in 2048 positions: pair 8.07; one turn: pair 20.1.
+        assert!(plain[..9] == scaled[..9] && plain[9] > scaled[9]);
+        assert!(plain[20] < 4.0 * scaled[20]);
+        assert!(
+            plain[21..]
+                .iter()
+                .zip(&scaled[21..])
+                .all(|(p, s)| *p == 4.0 * s)
+        );
+        let mut table = [0.0; 64];
+        config.rotary(64).table(0, &mut table);
+        assert!((table[0] - 1.138_629_4).abs() < 1e-6 && table[32] == 0.0);
     }
 
     #[test]

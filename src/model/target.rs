@@ -274,6 +274,6 @@ fn shape(config: &Config) -> Shape {
         kv_heads: config.kv_heads,
         head_dim: config.head_dim,
         eps,
-        rope: config.rope.rope(config.head_dim),
+        rope: config.rope.rotary(config.head_dim),
     }
 }

@@ -30,9 +30,9 @@ static DEVICE: LazyLock<Device> = LazyLock::new(|| {
 
 /// Tests of the device under test, by function.
 macro_rules! test_device {
-    ($($(#[$meta:meta])* $name:ident),+ $(,)?) => {
+    ($($name:ident),+ $(,)?) => {
         mod on_device {
-            $($(#[$meta])* #[test] fn $name() { super::$name(&$crate::device::DEVICE); })+
+            $(#[test] fn $name() { super::$name(&$crate::device::DEVICE); })+
         }
     };
 }

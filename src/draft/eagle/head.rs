@@ -276,7 +276,7 @@ fn shape(config: &HeadConfig) -> Shape {
         kv_heads: config.kv_heads,
         head_dim: config.head_dim,
         eps: eps(config),
-        rope: config.rope.rope(config.head_dim),
+        rope: config.rope.rotary(config.head_dim),
     }
 }
 

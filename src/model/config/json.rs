@@ -1,13 +1,9 @@
 //! `config.json`.
 
-mod rope;
-
 use serde_json::{Map, Value};
 
-use super::{Config, Declared, Keys, derived_head_dim};
+use super::{Config, Declared, Keys, RopeConfig, RopeScaling, derived_head_dim};
 use crate::model::load::{Problem, json};
-
-pub(crate) use rope::OF_HEADS;
 
 const KEYS: Keys = Keys {
     hidden: "hidden_size",
@@ -93,7 +89,6 @@ const FIXED: [(&str, Only); 31] = [
 enum Only {
     Never,
     False,
-    True,
     One,
     Silu,
     FullAttention,
@@ -105,7 +100,6 @@ impl Only {
             _ if value.is_null() => true,
             Self::Never => false,
             Self::False => *value == Value::Bool(false),
-            Self::True => *value == Value::Bool(true),
             Self::One => value.as_f64() == Some(1.0),
             Self::Silu => matches!(value.as_str(), Some("silu" | "swish")),
             Self::FullAttention => value
@@ -118,7 +112,6 @@ impl Only {
         match self {
             Self::Never => "null, or no such key",
             Self::False => "false",
-            Self::True => "true",
             Self::One => "1",
             Self::Silu => "\"silu\"",
             Self::FullAttention => "\"full_attention\" for every layer",
@@ -157,7 +150,7 @@ pub(super) fn read(text: &str) -> Result<Declared, Problem> {
         Some(head_dim) => head_dim,
         None => derived_head_dim(&KEYS, hidden, heads)?,
     };
-    let rope = file.rope(&rope::OF_TARGETS)?;
+    let rope = file.rope()?;
     let tied = file.flag("tie_word_embeddings")?;
     let config = Config {
         hidden,
@@ -246,13 +239,200 @@ impl<'m> Fields<'m> {
         value
     }
 
+    /// Theta and scaling: at top level with `rope_scaling`, or together in `rope_parameters`.
+    pub(crate) fn rope(&mut self) -> Result<RopeConfig, Problem> {
+        let top = self.number(KEYS.theta)?;
+        let old = self.section("rope_scaling")?;
+        let new = self.section("rope_parameters")?;
+        let mut theta = top.map(|theta| (KEYS.theta.to_owned(), theta));
+        let mut scaling = None::<(&str, RopeScaling)>;
+        for (name, section) in [("rope_scaling", old), ("rope_parameters", new)] {
+            let Some(section) = section else { continue };
+            let key = format!("{name}.rope_theta");
+            let nested = match section.get("rope_theta").filter(|value| !value.is_null()) {
+                Some(value) => Some(as_number(&key, value)?),
+                None => None,
+            };
+            match (&theta, nested) {
+                (Some((other, value)), Some(nested)) if *value != nested => {
+                    return Err(Problem::Contradiction {
+                        one: format!("{other} is {value}"),
+                        other: format!("{key} is {nested}"),
+                        accepted: "the same number, or one of the two".to_owned(),
+                    });
+                }
+                (None, Some(nested)) => theta = Some((key, nested)),
+                _ => {}
+            }
+            let found = self.scaling(name, &section)?;
+            match &scaling {
+                Some((other, value)) if *value != found => {
+                    return Err(Problem::Contradiction {
+                        one: format!("{other} asks for {}", value.name()),
+                        other: format!("{name} for {}, or with other numbers", found.name()),
+                        accepted: "the same rotary scaling, or one of the two".to_owned(),
+                    });
+                }
+                _ => scaling = Some((name, found)),
+            }
+        }
+        Ok(RopeConfig {
+            theta: match theta {
+                Some((_, theta)) => theta,
+                None => self.default(KEYS.theta, 10_000.0),
+            },
+            scaling: scaling.map_or(RopeScaling::None, |(_, scaling)| scaling),
+        })
+    }
+
     pub(crate) fn section(&self, key: &str) -> Result<Option<Map<String, Value>>, Problem> {
         match self.get(key) {
             None => Ok(None),
             Some(Value::Object(section)) if section.is_empty() => Ok(None),
-            Some(Value::Object(section)) => Ok(Some(section.clone())),
+            Some(Value::Object(section)) => Ok(Some(by_layer_type(key, section)?.clone())),
             Some(other) => Err(Problem::key(key, json::brief(other), "an object or null")),
         }
+    }
+
+    fn scaling(
+        &mut self,
+        name: &str,
+        section: &Map<String, Value>,
+    ) -> Result<RopeScaling, Problem> {
+        const ACCEPTED: &str = "\"default\", \"linear\", \"llama3\" or \"yarn\"";
+        let kind = |key: &str| match section.get(key) {
+            None | Some(Value::Null) => Ok(None),
+            Some(Value::String(kind)) => Ok(Some(kind.as_str())),
+            Some(other) => Err(Problem::key(
+                format!("{name}.{key}"),
+                json::brief(other),
+                ACCEPTED,
+            )),
+        };
+        let kind = match (kind("rope_type")?, kind("type")?) {
+            (Some(one), Some(other)) if one != other => {
+                return Err(Problem::Contradiction {
+                    one: format!("{name}.rope_type is {one:?}"),
+                    other: format!("{name}.type is {other:?}"),
+                    accepted: "the same type, or one of the two".to_owned(),
+                });
+            }
+            (Some(kind), _) | (None, Some(kind)) => kind,
+            (None, None) if section.contains_key("factor") => {
+                return Err(Problem::missing(&format!("{name}.rope_type"), ACCEPTED));
+            }
+            (None, None) => "default",
+        };
+        let number = |key: &str| {
+            let key_in = format!("{name}.{key}");
+            match section.get(key) {
+                Some(value) => as_number(&key_in, value),
+                None => Err(Problem::missing(&key_in, "a number, for this rope type")),
+            }
+        };
+        let mut known = vec!["rope_type", "type", "rope_theta", "partial_rotary_factor"];
+        let scaling = match kind {
+            "default" => RopeScaling::None,
+            "linear" => {
+                known.push("factor");
+                let factor = number("factor")?;
+                RopeScaling::Linear { factor }
+            }
+            "yarn" => {
+                const ORIGINAL: &str = "original_max_position_embeddings";
+                const CONTEXT: &str = "max_position_embeddings";
+                const REFUSED: [&str; 2] = ["mscale", "mscale_all_dim"];
+                if let Some(key) = REFUSED.iter().find(|key| section.contains_key(**key)) {
+                    let value = json::brief(&section[*key]);
+                    return Err(Problem::key(format!("{name}.{key}"), value, "no such key"));
+                }
+                known.extend([
+                    "factor",
+                    ORIGINAL,
+                    "beta_fast",
+                    "beta_slow",
+                    "attention_factor",
+                    "truncate",
+                ]);
+                let optional = |key: &str| match section.get(key) {
+                    None | Some(Value::Null) => Ok(None),
+                    Some(value) => as_number(&format!("{name}.{key}"), value).map(Some),
+                };
+                let factor = number("factor")?;
+                let usual = if factor > 1.0 {
+                    0.1 * factor.ln() + 1.0
+                } else {
+                    1.0
+                };
+                let key = format!("{name}.{ORIGINAL}");
+                RopeScaling::Yarn {
+                    factor,
+                    original_max_position: match (section.get(ORIGINAL), self.map.get(CONTEXT)) {
+                        (Some(value), _) => as_size(&key, value)?,
+                        (None, Some(value)) => as_size(CONTEXT, value)?,
+                        (None, None) => return Err(Problem::missing(&key, "a positive integer")),
+                    },
+                    beta_fast: optional("beta_fast")?.unwrap_or(32.0),
+                    beta_slow: optional("beta_slow")?.unwrap_or(1.0),
+                    attention_factor: optional("attention_factor")?.unwrap_or(usual),
+                    truncate: match section.get("truncate") {
+                        None | Some(Value::Null) => true,
+                        Some(Value::Bool(truncate)) => *truncate,
+                        Some(other) => {
+                            let key = format!("{name}.truncate");
+                            return Err(Problem::key(key, json::brief(other), "true or false"));
+                        }
+                    },
+                }
+            }
+            "llama3" => {
+                const ORIGINAL: &str = "original_max_position_embeddings";
+                known.extend(["factor", "low_freq_factor", "high_freq_factor", ORIGINAL]);
+                let original = section.get(ORIGINAL);
+                let key = format!("{name}.{ORIGINAL}");
+                RopeScaling::Llama3 {
+                    factor: number("factor")?,
+                    low_freq_factor: number("low_freq_factor")?,
+                    high_freq_factor: number("high_freq_factor")?,
+                    original_max_position: match original {
+                        Some(value) => as_size(&key, value)?,
+                        None => return Err(Problem::missing(&key, "a positive integer")),
+                    },
+                }
+            }
+            other => {
+                let key = if section.contains_key("rope_type") {
+                    "rope_type"
+                } else {
+                    "type"
+                };
+                let value = format!("{other:?}");
+                return Err(Problem::key(format!("{name}.{key}"), value, ACCEPTED));
+            }
+        };
+        if let Some(value) = section.get("partial_rotary_factor")
+            && !Only::One.admits(value)
+        {
+            let key = format!("{name}.partial_rotary_factor");
+            return Err(Problem::key(key, json::brief(value), Only::One.accepted()));
+        }
+        for (key, value) in section {
+            if value.is_object() {
+                let accepted = "one rotary embedding for all layers";
+                return Err(Problem::key(
+                    format!("{name}.{key}"),
+                    json::brief(value),
+                    accepted,
+                ));
+            }
+            if !known.contains(&key.as_str()) {
+                let value = json::brief(value);
+                self.warnings.push(format!(
+                    "key {name}.{key} ({value}) is unknown for rope type {kind}; it is ignored"
+                ));
+            }
+        }
+        Ok(scaling)
     }
 
     /// Warns of what nobody knows, the caller's `known` keys included.
@@ -272,6 +452,29 @@ impl<'m> Fields<'m> {
                     .push(format!("key {key} ({value}) is unknown; it is ignored"));
             }
         }
+    }
+}
+
+/// The one section that all layer types have, where they have one each.
+fn by_layer_type<'s>(
+    key: &str,
+    section: &'s Map<String, Value>,
+) -> Result<&'s Map<String, Value>, Problem> {
+    let inner: Option<Vec<&Map<String, Value>>> = section.values().map(Value::as_object).collect();
+    let kinds = section.keys().all(|kind| kind.ends_with("_attention"));
+    match inner.as_deref() {
+        Some([first, rest @ ..]) if kinds => {
+            if rest.iter().all(|other| other == first) {
+                return Ok(first);
+            }
+            let value = json::brief(&Value::Object(section.clone()));
+            Err(Problem::key(
+                key,
+                value,
+                "one rotary embedding for all layers",
+            ))
+        }
+        _ => Ok(section),
     }
 }
 

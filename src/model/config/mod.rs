@@ -8,7 +8,7 @@ mod json;
 mod rope;
 
 pub(crate) use gguf::{number, optional_size};
-pub(crate) use json::{Fields, OF_HEADS};
+pub(crate) use json::Fields;
 pub use rope::{RopeConfig, RopeScaling};
 
 use super::load::Problem;

@@ -32,20 +32,22 @@ pub enum RopeScaling {
         /// Context before the change.
         original_max_position: usize,
     },
-    /// YaRN (Peng et al. 2023, arXiv 2309.00071): frequencies of pairs that turn less than `beta_slow` times over the
-    /// original context divided by `factor`, those that turn more than `beta_fast` times kept, a
-    /// ramp over the pairs between; queries and keys lengthened.
+    /// YaRN (Peng et al. 2023): pairs that turn more than `beta_fast` times in the old context keep
+    /// their frequency, those below `beta_slow` times have it divided, a ramp over pairs between;
+    /// and what is turned is multiplied by `attention_factor`.
     Yarn {
         /// Divisor of the low frequencies.
         factor: f64,
-        /// Turns above which a frequency is kept.
-        beta_fast: f64,
-        /// Turns below which a frequency is divided.
-        beta_slow: f64,
         /// Context before the change.
         original_max_position: usize,
-        /// Factor of cosines and sines.
-        attention: f64,
+        /// Turns from which a frequency is high.
+        beta_fast: f64,
+        /// Turns up to which it is low.
+        beta_slow: f64,
+        /// Factor of queries and keys.
+        attention_factor: f64,
+        /// Whether the ramp begins and ends at whole pairs.
+        truncate: bool,
     },
     /// Divisor of each pair's frequency (GGUF's `rope_freqs.weight`), `[head_dim / 2]`.
     Factors(Vec<f32>),
@@ -93,7 +95,11 @@ impl RopeConfig {
                     ("low_freq_factor", *low_freq_factor),
                     ("high_freq_factor", *high_freq_factor),
                 ];
-                all_positive(&positive)?;
+                for (key, value) in positive {
+                    if !(value.is_finite() && value > 0.0) {
+                        return Err(Problem::key(key, value, "a finite number above 0"));
+                    }
+                }
                 if low_freq_factor >= high_freq_factor {
                     return Err(Problem::Contradiction {
                         one: format!("low_freq_factor is {low_freq_factor}"),
@@ -101,33 +107,43 @@ impl RopeConfig {
                         accepted: "a low factor below the high one".to_owned(),
                     });
                 }
-                at_least_1(*original_max_position)
+                if *original_max_position == 0 {
+                    let key = "original_max_position_embeddings";
+                    return Err(Problem::key(key, 0, "at least 1"));
+                }
+                Ok(())
             }
             RopeScaling::Yarn {
                 factor,
+                original_max_position,
                 beta_fast,
                 beta_slow,
-                original_max_position,
-                attention,
+                attention_factor,
+                ..
             } => {
-                all_positive(&[
+                let positive = [
                     ("factor", *factor),
                     ("beta_fast", *beta_fast),
                     ("beta_slow", *beta_slow),
-                    ("attention_factor", *attention),
-                ])?;
-                if beta_slow >= beta_fast {
-                    return Err(Problem::Contradiction {
-                        one: format!("beta_slow is {beta_slow}"),
-                        other: format!("beta_fast is {beta_fast}"),
-                        accepted: "fewer turns for the slow pairs than for the fast".to_owned(),
-                    });
+                    ("attention_factor", *attention_factor),
+                ];
+                for (key, value) in positive {
+                    if !(value.is_finite() && value > 0.0 && value < 1e6) {
+                        return Err(Problem::key(key, value, "a number above 0, below 1e6"));
+                    }
+                }
+                if *original_max_position == 0 {
+                    let key = "original_max_position_embeddings";
+                    return Err(Problem::key(key, 0, "at least 1"));
                 }
                 if self.theta <= 1.0 {
-                    let accepted = "a number above 1 (with yarn)";
-                    return Err(Problem::key(theta, self.theta, accepted));
+                    return Err(Problem::key(
+                        theta,
+                        self.theta,
+                        "a number above 1, for yarn",
+                    ));
                 }
-                at_least_1(*original_max_position)
+                Ok(())
             }
             RopeScaling::Factors(factors) => {
                 const TENSOR: &str = "rope_freqs.weight";
@@ -151,23 +167,5 @@ impl RopeConfig {
                 }
             }
         }
-    }
-}
-
-fn all_positive(numbers: &[(&str, f64)]) -> Result<(), Problem> {
-    let bad = numbers.iter().find(|(_, x)| !(x.is_finite() && *x > 0.0));
-    match bad {
-        None => Ok(()),
-        Some((key, value)) => Err(Problem::key(*key, value, "a finite number above 0")),
-    }
-}
-
-fn at_least_1(original_max_position: usize) -> Result<(), Problem> {
-    match original_max_position {
-        0 => {
-            let key = "original_max_position_embeddings";
-            Err(Problem::key(key, 0, "at least 1"))
-        }
-        _ => Ok(()),
     }
 }

@@ -72,16 +72,18 @@ pub(crate) fn rope(rope: &RopeConfig) -> Value {
         }),
         RopeScaling::Yarn {
             factor,
+            original_max_position,
             beta_fast,
             beta_slow,
-            original_max_position,
-            attention,
+            attention_factor,
+            truncate,
         } => json!({
             "factor": factor,
+            "original_max_position": original_max_position,
             "beta_fast": beta_fast,
             "beta_slow": beta_slow,
-            "original_max_position": original_max_position,
-            "attention_factor": attention,
+            "attention_factor": attention_factor,
+            "truncate": truncate,
         }),
         RopeScaling::Factors(factors) => json!(factors),
     };

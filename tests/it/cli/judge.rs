@@ -14,6 +14,8 @@ fn judge(args: &[&str]) -> Ran {
     eyrie(&[&["judge", "--model", "@tt", "--threads", "2"], args].concat())
 }
 
+const HEAD: &[&str] = &["--draft", "@e3"];
+
 /// All flags of `judge` but `--print-config`, and one that changes it.
 const CASES: &[Case] = &[
     ("model", &[], &["--model", "@tt"], &["--model", "@tt.gguf"]),
@@ -32,18 +34,8 @@ const CASES: &[Case] = &[
         &["--taps-convention", "input"],
         &["--taps-convention", "output"],
     ),
-    (
-        "head_theta",
-        &["--draft", "@e3"],
-        &[],
-        &["--head-theta", "5000"],
-    ),
-    (
-        "head_context",
-        &["--draft", "@e3"],
-        &[],
-        &["--head-context", "100"],
-    ),
+    ("head_theta", HEAD, &[], &["--head-theta", "5000"]),
+    ("head_context", HEAD, &[], &["--head-context", "100"]),
     (
         "head_norm_output",
         &["--draft", "@e3-norm"],

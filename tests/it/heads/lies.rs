@@ -198,10 +198,10 @@ fn keys_that_contradict_tensors_or_the_target() {
         &["token 51", "vocabulary has 50"],
     );
     let wide = TargetFacts {
-        hidden: 96,
+        hidden: 80,
         ..TARGET
     };
-    refused_with(dir.path(), &wide, &HeadOptions::default(), &["96"]);
+    refused_with(dir.path(), &wide, &HeadOptions::default(), &["80"]);
     let theta = HeadOptions {
         theta: Some(f64::NAN),
         ..HeadOptions::default()

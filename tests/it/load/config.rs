@@ -238,7 +238,7 @@ fn rope_is_read_wherever_it_stands() {
 
 #[test]
 fn lies_rope() {
-    for kind in ["yarn", "dynamic", "longrope", "mystery"] {
+    for kind in ["dynamic", "longrope", "mystery"] {
         for key in ["type", "rope_type"] {
             let quoted = format!("{kind:?}");
             let named = format!("rope_scaling.{key}");

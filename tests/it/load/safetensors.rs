@@ -100,8 +100,8 @@ fn lies_tensor_types() {
         dir
     };
     refused(
-        set("I32").path(),
-        &[SINGLE, norm, "type i32", "f32, f16, bf16"],
+        set("I16").path(),
+        &[SINGLE, norm, "type I16", "F32, F16, BF16"],
     );
     refused(set("Q9").path(), &[SINGLE, norm, "Q9"]);
 }

@@ -9,7 +9,7 @@ use super::{
     taps::Listed,
 };
 use crate::model::{
-    config::{Fields, OF_HEADS},
+    config::Fields,
     load::{Problem, json},
 };
 
@@ -358,7 +358,7 @@ fn layer(
             });
         }
     };
-    let rope = fields.rope(&OF_HEADS)?;
+    let rope = fields.rope()?;
     let eps = match fields.number("rms_norm_eps")? {
         Some(eps) => eps,
         None => fields.default("rms_norm_eps", 1e-6),
