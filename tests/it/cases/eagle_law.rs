@@ -92,7 +92,11 @@ fn c04_the_adversary_head() {
                 assert_law(&run.tokens(), index, &p);
             }
             let (drafted, accepted) = run.drafted_accepted();
-            assert!(2 * accepted < drafted, "{accepted} of {drafted}");
+            // The least likely token of four, or drawn from 1 / p: the sum of min(p, q) is 0.58.
+            let most = if pick == Pick::Greedy { 0.15 } else { 0.65 };
+            let float = |n: usize| f64::from(u32::try_from(n).expect("few"));
+            let share = float(accepted) / float(drafted);
+            assert!(share < most, "{accepted} of {drafted}");
         }
     }
 }

@@ -172,10 +172,6 @@ fn heads_with_a_reduced_vocabulary_pass() {
             &["--tree", "2x3x6"][..],
             &["match", "rejection", "block"][..],
         ),
-        (
-            &["--depth", "4", "--rule", "match", "--pick", "greedy"],
-            &["match"],
-        ),
         (&["--depth", "4", "--rule", "rejection"], &["rejection"]),
     ] {
         let ran = judge(&[ENOUGH, &["--draft", "@e3"], shape].concat());
