@@ -139,7 +139,7 @@ pub(super) fn report(tally: &Tally, variants: Vec<Variant>) -> Report {
         let own = tally.right[0].first().copied().unwrap_or(0);
         standings.push(Standing {
             name: format!("always token {token}, the commonest"),
-            rates: vec![share(count, rows); 1],
+            rates: vec![share(count, rows)],
             worse: own - right,
             better: count - right,
             floor: true,

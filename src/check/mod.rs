@@ -40,7 +40,7 @@ use reading::Reading;
 /// No finding is made at a larger p-value.
 pub const ALPHA: f64 = 1e-3;
 /// With fewer rows nothing is said against a head for being no better than a floor: at 100, one that agrees
-/// 25 points more often than a floor of 5 % is told from it with probability 0.9.
+/// 25 points more often than a floor of 5 % is told from it with probability 0.95.
 pub const ENOUGH: u32 = 100;
 /// Texts that are read together.
 const TOGETHER: usize = 8;

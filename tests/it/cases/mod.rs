@@ -8,7 +8,7 @@
 //! | 26 to 38 | `semantics`: what a drafter must know of the target |
 //! | 39 to 48 | `formats`: checkpoints, vocabularies, tokenizers |
 //! | 49 to 59 | `caches`: caches, batches, who runs when |
-//! | 27, 28, 30, 33, 34, 37, 49, 58 | `eagle`: what they mean for EAGLE heads |
+//! | 27, 28, 30, 33, 34, 37, 49, 58, 66 | `eagle`: what they mean for EAGLE heads |
 //!
 //! Laws are tested on N = 4,000 choices at alpha = 1e-6, which over four cells sees a total variation
 //! of 0.08 with probability 0.99; a wrong law that a case quotes is farther away, and excluded by name.

@@ -3,6 +3,7 @@
 mod flags;
 mod lies;
 mod pickle;
+mod save;
 
 use std::{fs, path::Path};
 

@@ -218,6 +218,7 @@ fn divisors(scaling: &RopeScaling) -> Option<String> {
 
 fn windows(c: &HeadConfig) -> Option<String> {
     let mut widths: Vec<_> = c.sliding_window.iter().flatten().collect();
+    widths.sort_unstable();
     widths.dedup();
     (widths.len() > 1).then(|| format!("windows of different widths {widths:?}"))
 }

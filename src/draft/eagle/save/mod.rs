@@ -16,7 +16,10 @@ pub use error::SaveError;
 
 use std::path::{Path, PathBuf};
 
-use super::load::{HeadCheckpoint, HeadOptions, TargetFacts};
+use super::{
+    config::Version,
+    load::{HeadCheckpoint, HeadOptions, TargetFacts},
+};
 use crate::model::load::gguf::Metadata;
 use folder::Folder;
 
@@ -87,7 +90,9 @@ impl Conversion<'_> {
                 gguf::FILE
             }
         };
-        if format == Format::Speculators && !self.head.config().own_embedding {
+        let config = self.head.config();
+        let eagle3 = config.version == Version::Eagle3;
+        if format == Format::Speculators && eagle3 && !config.own_embedding {
             notes.push(
                 "embed_tokens.weight is not written: the target's is used, as vLLM does".to_owned(),
             );
