@@ -42,6 +42,8 @@ pub mod sequence;
 
 pub mod judge;
 
+pub mod check;
+
 pub mod cli;
 
 pub use error::{Error, ErrorKind, Result};

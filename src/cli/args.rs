@@ -5,7 +5,13 @@ use std::{fmt, path::PathBuf};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use serde::{Serialize, Serializer};
 
-use super::{head_args::HeadArgs, request_args::RequestArgs, tree::TreeSize};
+use super::{
+    check_head::{CHECK, CheckHeadArgs},
+    convert::ConvertArgs,
+    head_args::HeadArgs,
+    request_args::RequestArgs,
+    tree::TreeSize,
+};
 
 /// Said by `--help`: what happens to logits, and in which order.
 const SAMPLING: &str = "\
@@ -43,6 +49,11 @@ pub enum Command {
     /// Prove or refute the output law of this build on a model: PASS, FAIL or UNDECIDED
     #[command(after_help = JUDGE)]
     Judge(Box<JudgeArgs>),
+    /// Say how often an EAGLE head guesses what its target says, and whether something looks wrong
+    #[command(after_help = CHECK)]
+    CheckHead(CheckHeadArgs),
+    /// Write an EAGLE head in another public format: all of it, or an error
+    Convert(ConvertArgs),
 }
 
 /// Flags of `inspect`.
@@ -288,7 +299,7 @@ impl Serialize for Device {
     }
 }
 
-fn device(text: &str) -> Result<Device, String> {
+pub(super) fn device(text: &str) -> Result<Device, String> {
     let accepted = if cfg!(feature = "cuda") {
         "cpu and cuda:N are accepted"
     } else {

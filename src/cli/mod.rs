@@ -1,6 +1,8 @@
-//! The command line: `eyrie generate`, `eyrie inspect` and `eyrie judge`.
+//! The command line: one file a command.
 
 mod args;
+mod check_head;
+mod convert;
 mod error;
 mod generate;
 mod head_args;
@@ -29,6 +31,8 @@ pub use args::{
     Cli, Command, Device, DrafterKind, Dtype, GenerateArgs, InspectArgs, JudgeArgs, PickKind,
     RuleKind, SetupArgs,
 };
+pub use check_head::CheckHeadArgs;
+pub use convert::{ConvertArgs, FormatArg};
 pub use error::Usage;
 pub use head_args::{HeadArgs, NormOutputArg, TapsArg};
 pub use models::Opened;
@@ -40,7 +44,7 @@ pub use tree::TreeSize;
 use crate::text::is_guarded;
 
 /// Runs a command line, the program's name first. Exit status: 0; 1 for a failed run, a failed
-/// request in it, or a judgement that failed; 2 for wrong usage; 3 for a judgement that is undecided. What went wrong is one line on stderr.
+/// request in it, or a judgement or check that failed; 2 for wrong usage; 3 for one that is undecided. What went wrong is one line on stderr.
 pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let cli = match Cli::try_parse_from(args) {
         Ok(cli) => cli,
@@ -73,6 +77,8 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Generate(args) => generate::run(args).map(|well| u8::from(!well)),
         Command::Inspect(args) => inspect::run(args).map(|()| 0),
         Command::Judge(args) => judge::run(args),
+        Command::CheckHead(args) => check_head::run(args),
+        Command::Convert(args) => convert::run(args).map(|()| 0),
     };
     match done {
         Ok(status) => ExitCode::from(status),

@@ -44,7 +44,7 @@ impl Opened {
         Self::of("", path)
     }
 
-    fn of(flag: &str, path: &Path) -> Result<Self> {
+    pub(super) fn of(flag: &str, path: &Path) -> Result<Self> {
         let checkpoint = checkpoint(flag, path)?;
         let about = |text: &dyn std::fmt::Display| format!("{}: {text}", path.display());
         let told = checkpoint.warnings().iter();
@@ -112,18 +112,23 @@ impl Opened {
     }
 
     fn load(&self, setup: &Setup) -> Result<Arc<dyn Target>> {
-        let busy = Busy::start(&format!("loading {}", self.checkpoint.path().display()));
         let options = LoadOptions {
             dtype: setup.dtype.into(),
             head_dtype: Some(setup.head_dtype.into()),
             threads: Some(setup.threads),
         };
+        self.load_on(setup.device, options)
+    }
+
+    /// Loads the weights for a device.
+    pub(super) fn load_on(&self, device: Device, options: LoadOptions) -> Result<Arc<dyn Target>> {
+        let busy = Busy::start(&format!("loading {}", self.checkpoint.path().display()));
         let mut progress = |done, all| busy.reached(done, all);
-        let Device::Cuda(index) = setup.device else {
+        let Device::Cuda(index) = device else {
             let model = Llama::load_with(&self.checkpoint, &options, &mut progress)?;
             return Ok(Arc::new(model));
         };
-        let about = || format!("--device {}", setup.device);
+        let about = || format!("--device {device}");
         let device = candle_core::Device::new_cuda(index).with_context(about)?;
         let model = TensorLlama::load_with(&self.checkpoint, &options, &device, &mut progress);
         Ok(Arc::new(model.with_context(about)?))
@@ -145,7 +150,7 @@ pub(super) fn checkpoint(flag: &str, path: &Path) -> Result<Checkpoint> {
     }
 }
 
-fn exists(flag: &str, path: &Path) -> Result<()> {
+pub(super) fn exists(flag: &str, path: &Path) -> Result<()> {
     if !path.exists() {
         let space = if flag.is_empty() { "" } else { " " };
         bail!("{flag}{space}{}: no such file or directory", path.display());

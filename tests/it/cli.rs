@@ -1,6 +1,8 @@
 //! The command line, run as a program on tiny checkpoints.
 
 mod chat;
+mod check_head;
+mod convert;
 mod eagle;
 pub(crate) mod flags;
 mod inspect;
@@ -15,14 +17,15 @@ use std::{
     sync::LazyLock,
 };
 
-use eyrie_fixtures::{Fixture, Quant, td, tt};
+use eyrie_fixtures::{Fixture, Quant, table, td, tt};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::eagle::heads::{e3, random};
+use crate::eagle::heads::{e3, random, ring, ring_head, ring_heads_gone_wrong, ring_keys};
 
 /// Files of all tests here: `tt` and `td` with a tokenizer, `bare` and `bare2` without, `tt.gguf`, the heads
-/// `e3`, `e3-taps` (which lists taps that may mean two things) and `e3-norm`, `script.json`, `empty.json`, `prompt.txt`, `requests.jsonl`, `other.jsonl`.
+/// `e3`, `e3-taps` (which lists taps that may mean two things) and `e3-norm`, the target `ring` with its
+/// `ring-head` and the heads gone wrong `rolled` and `random`, `script.json`, `empty.json`, `prompt.txt`, `requests.jsonl`, `other.jsonl`.
 static FILES: LazyLock<TempDir> = LazyLock::new(|| {
     let dir = TempDir::new().expect("a temporary folder");
     let at = |name: &str| dir.path().join(name);
@@ -49,6 +52,11 @@ static FILES: LazyLock<TempDir> = LazyLock::new(|| {
         ),
     ] {
         random(e3(), 12).write_dir(&at(name), &keys);
+    }
+    table(&ring()).write_dir(&at("ring")).expect("ring");
+    ring_head().write_dir(&at("ring-head"), &ring_keys());
+    for (name, made) in ring_heads_gone_wrong() {
+        made.write_dir(&at(name), &ring_keys());
     }
     for (name, text) in [
         ("script.json", " [[1,2],[],[63,4,5]]"),

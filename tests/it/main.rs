@@ -1,6 +1,7 @@
 //! The integration tests, one binary.
 
 mod cases;
+mod check;
 mod cli;
 mod device;
 mod docs;

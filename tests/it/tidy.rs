@@ -7,7 +7,7 @@ use std::{
 
 /// Folders (and single files) of `src`, and what each may import. `types` and `error` serve
 /// everyone; `error` itself names every area's own error and is not listed.
-const IMPORTS: [(&str, &[&str]); 22] = [
+const IMPORTS: [(&str, &[&str]); 23] = [
     ("json", &[]),
     ("sample", &[]),
     ("tree", &["sample"]),
@@ -52,11 +52,12 @@ const IMPORTS: [(&str, &[&str]); 22] = [
             "mutant",
         ],
     ),
+    ("check", &["model", "cache", "draft"]),
     (
         "cli",
         &[
-            "judge", "mutant", "sample", "kernels", "model", "text", "request", "report", "accept",
-            "draft", "schedule",
+            "judge", "check", "mutant", "sample", "kernels", "model", "text", "request", "report",
+            "accept", "draft", "schedule",
         ],
     ),
     ("types", &[]),

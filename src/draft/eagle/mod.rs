@@ -3,6 +3,7 @@
 //! | file | what it is |
 //! |---|---|
 //! | `load`, `config` | files of every format, and the one configuration that they become |
+//! | `save` | a head written in another format, or refused |
 //! | `pairing` | which token meets which feature, and when: what all versions share |
 //! | `eagle1`, `eagle3` | the two networks |
 //! | `head`, `parts` | a network over its target, and its tensors |
@@ -21,6 +22,7 @@ mod head;
 pub mod load;
 mod pairing;
 mod parts;
+pub mod save;
 mod sequences;
 
 pub use config::{Feature, HeadConfig, MapForm, Source, TapsConvention, Version, VocabMap};

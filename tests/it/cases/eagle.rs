@@ -5,6 +5,7 @@ use std::sync::Arc;
 use eyrie::{
     Matrix, SeqId, TokenId,
     cache::Txn,
+    check::{Report, Verdict},
     draft::{
         Anchor, Drafter, Seen,
         eagle::{Feature, HeadState, Version, VocabMap},
@@ -15,14 +16,15 @@ use eyrie::{
     tree::DraftTree,
 };
 
+use crate::check::check_of;
 use crate::eagle::{
     drafts::table_lab,
-    heads::{Change, Made, e1, e3, random, table_head},
+    heads::{Change, Made, e1, e3, random, ring, ring_head, ring_heads_gone_wrong, table_head},
     network::taps,
     probe::{Plan, Probe, fresh},
     state::heads,
 };
-use crate::support::{Lab, drawn, params, prompts, request, tt_target};
+use crate::support::{Lab, drawn, params, prompts, request, table_target, tt_target};
 
 /// Tokens are paired with the features of those before them, from position 0 on.
 #[test]
@@ -322,4 +324,36 @@ fn c58_drafting_goes_on_after_a_pause() {
             .iter()
             .all(|round| round.accepted == 4)
     );
+}
+
+/// A check tells a good head from one whose vocabulary map was rolled by a row, and from one with random
+/// logits, by position.
+#[test]
+fn c66_a_head_that_is_not_connected_is_told_from_a_good_one() {
+    let good = checked(&ring_head());
+    assert_eq!(good.verdict, Verdict::Right, "{good:?}");
+    assert!(good.rows >= 150 && good.counts.len() == 4, "{good:?}");
+    assert!(
+        good.given_before.iter().all(|rate| *rate == 1.0),
+        "{good:?}"
+    );
+    for (name, made) in ring_heads_gone_wrong() {
+        let report = checked(&made);
+        assert_eq!(report.verdict, Verdict::Wrong, "{name}: {report:?}");
+        let floor = "below chance-adjusted floor, check mapping/taps";
+        let words: Vec<_> = report.findings.iter().map(|f| f.words.as_str()).collect();
+        assert!(
+            words.iter().any(|words| words.contains(floor)),
+            "{name}: {words:?}"
+        );
+        let rolled = words
+            .iter()
+            .any(|words| words.contains("d2t seems to be rolled"));
+        assert_eq!(rolled, name == "rolled", "{words:?}");
+    }
+}
+
+fn checked(made: &Made) -> Report {
+    let prompts = [3, 9, 20, 41].map(|token| (vec![token, 7, token], 40));
+    check_of(&table_target(&ring()), made, &prompts)
 }

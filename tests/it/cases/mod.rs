@@ -8,7 +8,7 @@
 //! | 26 to 38 | `semantics`: what a drafter must know of the target |
 //! | 39 to 48 | `formats`: checkpoints, vocabularies, tokenizers |
 //! | 49 to 59 | `caches`: caches, batches, who runs when |
-//! | 27, 28, 30, 33, 34, 37, 49, 58 | `eagle`: what they mean for EAGLE heads |
+//! | 27, 28, 30, 33, 34, 37, 49, 58, 66 | `eagle`: what they mean for EAGLE heads |
 //! | 3, 4, 20, 38, 51 | `eagle_law`: that the tokens are the target's whatever heads draft |
 //! | 26, 29 to 32 | `eagle_reading`: norms and taps of heads in files |
 //! | 39 to 46 | `eagle_formats`: the files of heads |

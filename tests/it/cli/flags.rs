@@ -209,7 +209,10 @@ pub(crate) fn no_flag_is_left_out() {
         .get_subcommands()
         .map(clap::Command::get_name)
         .collect();
-    assert_eq!(names, ["generate", "inspect", "judge"]);
+    assert_eq!(
+        names,
+        ["generate", "inspect", "judge", "check-head", "convert"]
+    );
 }
 
 #[test]

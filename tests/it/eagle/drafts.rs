@@ -156,7 +156,7 @@ fn heads_that_know_nothing_cost_no_token() {
 }
 
 /// Drafts a chain of `depth` after `tokens` by hand: the head row by row, its best token each time.
-fn chain(made: &Made, lab: &Lab, tokens: &[TokenId], depth: usize) -> Vec<TokenId> {
+pub(crate) fn chain(made: &Made, lab: &Lab, tokens: &[TokenId], depth: usize) -> Vec<TokenId> {
     let head = made.head(&lab.target);
     let ids = ids(head.config());
     let mut cache = head.new_cache(256);

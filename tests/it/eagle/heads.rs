@@ -135,24 +135,22 @@ pub(crate) fn random(config: HeadConfig, seed: u64) -> Made {
 }
 
 impl Made {
+    /// The tensor `name`, as f32.
+    pub(crate) fn stored(&self, name: &str) -> Stored {
+        let shapes = self.config.tensors();
+        let shape = shapes.into_iter().find(|tensor| tensor.0 == name);
+        let bytes = self.tensors[name].iter().flat_map(|x| x.to_le_bytes());
+        Stored {
+            name: name.to_owned(),
+            dtype: StoredType::F32,
+            shape: shape.expect("a name of the head").1,
+            bytes: bytes.collect(),
+        }
+    }
+
     /// The head over `target`.
     pub(crate) fn try_head(&self, target: &Arc<dyn Target>) -> Result<Head> {
-        let shapes = self.config.tensors();
-        let mut source = |name: &str| {
-            let (_, shape, _) = shapes
-                .iter()
-                .find(|tensor| tensor.0 == name)
-                .expect("a name of the head");
-            Ok(Stored {
-                name: name.to_owned(),
-                dtype: StoredType::F32,
-                shape: shape.clone(),
-                bytes: self.tensors[name]
-                    .iter()
-                    .flat_map(|x| x.to_le_bytes())
-                    .collect(),
-            })
-        };
+        let mut source = |name: &str| Ok(self.stored(name));
         let options = LoadOptions {
             threads: Some(1),
             ..LoadOptions::default()
@@ -183,7 +181,7 @@ impl Made {
         EagleDrafter::new(self.head(target), shape, slots)
     }
 
-    fn set(&mut self, name: &str, value: impl Fn(usize, usize) -> f32) {
+    pub(crate) fn set(&mut self, name: &str, value: impl Fn(usize, usize) -> f32) {
         let shapes = self.config.tensors();
         let (_, shape, _) = shapes.iter().find(|tensor| tensor.0 == name).expect(name);
         let cols = *shape.last().expect("a shape");
@@ -290,6 +288,60 @@ pub(crate) fn table_head(version: Version, vocab: usize, sign: f32) -> Made {
         made.set("layers.0.self_attn.o_proj.weight", |_, _| 0.0);
     }
     made
+}
+
+/// A table whose best tokens go round the even ones of 64, and the best of an odd one is the even one
+/// below.
+pub(crate) fn ring() -> Vec<Vec<f32>> {
+    let best = |t: usize| {
+        if t % 2 == 1 {
+            t - 1
+        } else {
+            (5 * (t / 2) + 3) % 32 * 2
+        }
+    };
+    let cell = |t: usize, v: usize| {
+        let small = f32::from(u8::try_from((t * 31 + v * 17) % 97).expect("small")) / 100.0;
+        if best(t) == v { 5.0 } else { small }
+    };
+    (0..64)
+        .map(|t| (0..64).map(|v| cell(t, v)).collect())
+        .collect()
+}
+
+/// A head of [`ring`], always right, with a vocabulary of the 32 even tokens.
+pub(crate) fn ring_head() -> Made {
+    let mut made = table_head(Version::Eagle3, 64, 1.0);
+    made.config.own_head = true;
+    made.config.draft_vocab = 32;
+    made.config.vocab_map = VocabMap::Reduced((0..32).map(|row| 2 * row).collect());
+    made.config.map_form = MapForm::Offsets;
+    let (table, root) = (ring(), 8.0);
+    made.set("lm_head.weight", |row, token| table[token][2 * row] / root);
+    made
+}
+
+/// Keys that [`Made::write_dir`] needs beside for a [`ring_head`].
+pub(crate) fn ring_keys() -> Value {
+    json!({
+        "eagle_aux_hidden_state_layer_ids": [0, 1],
+        "norm_before_residual": true,
+        "layer_types": ["sliding_attention"],
+        "sliding_window": 1,
+    })
+}
+
+/// [`ring_head`] with its vocabulary map rolled by a row, and with random logits.
+pub(crate) fn ring_heads_gone_wrong() -> [(&'static str, Made); 2] {
+    let mut rolled = ring_head();
+    rolled.config.vocab_map = VocabMap::Reduced((0..32).map(|row| 2 * ((row + 1) % 32)).collect());
+    let mut random_head = ring_head();
+    let other = random(random_head.config.clone(), 77);
+    random_head.tensors.insert(
+        "lm_head.weight".to_owned(),
+        other.tensors["lm_head.weight"].clone(),
+    );
+    [("rolled", rolled), ("random", random_head)]
 }
 
 /// The target tokens of the rows of a head's logits.

@@ -51,6 +51,12 @@ fn chain(head: &Head, taps: &Matrix, tokens: &[TokenId], draft: &[TokenId]) -> V
     out
 }
 
+/// Logits of a head after a prompt, and of four drafted rows.
+pub(crate) fn logits_of(head: &Head, target: &Arc<dyn Target>) -> Vec<Vec<f32>> {
+    let taps = taps(target, &PROMPT[..9], head.taps());
+    chain(head, &taps, &PROMPT[1..], &[3, 50, 3, 21])
+}
+
 /// The largest difference of a head's logits from its twin's, and the largest logit.
 pub(crate) fn worst(made: &Made, target: &Arc<dyn Target>) -> (f64, f64) {
     let head = made.head(target);

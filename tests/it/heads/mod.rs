@@ -5,6 +5,7 @@ pub(crate) mod goldens;
 mod lies;
 pub(crate) mod parity;
 mod pickle;
+mod save;
 mod saved;
 
 use std::{fs, path::Path};

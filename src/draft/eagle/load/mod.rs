@@ -13,7 +13,9 @@ mod taps;
 mod vocab;
 
 pub use declared::Declared;
+pub(super) use names::gguf_name;
 pub use resolve::{Resolved, Shapes};
+pub(super) use taps::usual;
 pub use vocab::Maps;
 
 use std::{
@@ -97,6 +99,94 @@ pub struct HeadCheckpoint {
     count: usize,
 }
 
+/// What the files of a head hold, before a target is known.
+struct Files {
+    declared: Declared,
+    config_path: PathBuf,
+    gguf: bool,
+    /// By canonical name.
+    tensors: Table,
+    maps: Maps,
+    /// Number of tensors in the files.
+    count: usize,
+}
+
+impl Files {
+    fn read(path: &Path) -> Result<Self, LoadError> {
+        let mut warnings = Vec::new();
+        let (metadata, mut table) = read_table(path, &mut warnings)?;
+        let count = table.len();
+        let (mut declared, config_path) = match &metadata {
+            Some(metadata) => {
+                let factors = table.remove(ROPE_FACTORS);
+                let factors = factors.map(|entry| {
+                    entry
+                        .read(ROPE_FACTORS)?
+                        .floats()
+                        .map_err(|p| p.in_file(path))
+                });
+                let declared = Declared::from_gguf(metadata, factors.transpose()?);
+                (declared.map_err(|p| p.in_file(path))?, path.to_owned())
+            }
+            None => {
+                let config = path.join(CONFIG);
+                if !config.exists() {
+                    let found = format!("there is no {CONFIG}");
+                    return Err(unrecognised(found).in_file(path));
+                }
+                let declared = Declared::from_json(&table::read_json(&config)?);
+                (declared.map_err(|p| p.in_file(&config))?, config)
+            }
+        };
+        warnings.append(&mut declared.warnings);
+        declared.warnings = warnings;
+        let gguf = metadata.is_some();
+        let (tensors, maps) = sorted(table, gguf, path)?;
+        Ok(Self {
+            declared,
+            config_path,
+            gguf,
+            tensors,
+            maps,
+            count,
+        })
+    }
+}
+
+impl TargetFacts {
+    /// The number of layers of a target that is not known.
+    pub const UNKNOWN: usize = usize::MAX;
+
+    /// What the head at `path` says of its target, for work that needs no target: widths and
+    /// vocabulary. The layers stay [`UNKNOWN`](Self::UNKNOWN), so taps that the files do not list have
+    /// no meaning yet.
+    ///
+    /// # Errors
+    /// If its headers cannot be read, or do not say.
+    pub fn of_head(path: &Path) -> Result<Self, LoadError> {
+        let Files {
+            declared,
+            config_path,
+            tensors,
+            maps,
+            ..
+        } = Files::read(path)?;
+        let rows = |name: &str| tensors.get(name)?.shape.first().copied();
+        let marks = maps.t2d.as_ref().map(Vec::len);
+        let vocab = declared.vocab.or(marks).or_else(|| rows(EMBEDDING));
+        let vocab = vocab.ok_or_else(|| {
+            Problem::missing("vocab_size", "the target's vocabulary, or --model")
+                .in_file(&config_path)
+        })?;
+        Ok(Self {
+            hidden: declared.target_hidden.unwrap_or(declared.hidden),
+            layers: Self::UNKNOWN,
+            vocab,
+            tied: false,
+        })
+    }
+}
+
 /// Whether the checkpoint at `path` is a head, by its tensors.
 ///
 /// # Errors
@@ -129,35 +219,14 @@ impl HeadCheckpoint {
         target: &TargetFacts,
         options: &HeadOptions,
     ) -> Result<Self, LoadError> {
-        let mut warnings = Vec::new();
-        let (metadata, mut table) = read_table(path, &mut warnings)?;
-        let count = table.len();
-        let (mut declared, config_path) = match &metadata {
-            Some(metadata) => {
-                let factors = table.remove(ROPE_FACTORS);
-                let factors = factors.map(|entry| {
-                    entry
-                        .read(ROPE_FACTORS)?
-                        .floats()
-                        .map_err(|p| p.in_file(path))
-                });
-                let declared = Declared::from_gguf(metadata, factors.transpose()?);
-                (declared.map_err(|p| p.in_file(path))?, path.to_owned())
-            }
-            None => {
-                let config = path.join(CONFIG);
-                if !config.exists() {
-                    let found = format!("there is no {CONFIG}");
-                    return Err(unrecognised(found).in_file(path));
-                }
-                let declared = Declared::from_json(&table::read_json(&config)?);
-                (declared.map_err(|p| p.in_file(&config))?, config)
-            }
-        };
-        warnings.append(&mut declared.warnings);
-        declared.warnings = warnings;
-        let gguf = metadata.is_some();
-        let (mut tensors, maps) = sorted(table, gguf, path)?;
+        let Files {
+            declared,
+            config_path,
+            gguf,
+            mut tensors,
+            maps,
+            count,
+        } = Files::read(path)?;
         let shapes = tensors
             .iter()
             .map(|(name, entry)| (name.clone(), entry.shape.clone()))
@@ -215,6 +284,25 @@ impl HeadCheckpoint {
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// How its vocabulary had to be changed to fit the target, if it had: rows that the files hold and
+    /// the head has not, or the other way round.
+    #[must_use]
+    pub fn refitted(&self) -> Option<String> {
+        let config = &self.config;
+        let rows = |name: &str| self.tensors.get(name)?.shape.first().copied();
+        let changed = |name: &str, ours: usize| {
+            let theirs = rows(name).filter(|theirs| *theirs != ours)?;
+            Some(format!("{name} of {theirs} rows for {ours} tokens"))
+        };
+        changed(EMBEDDING, config.vocab).or_else(|| changed(HEAD, config.draft_vocab))
+    }
+
+    /// Stored types of its tensors, by canonical name.
+    pub fn types(&self) -> impl Iterator<Item = (&str, StoredType)> {
+        let entries = self.tensors.iter();
+        entries.map(|(name, entry)| (name.as_str(), entry.dtype))
     }
 
     /// Canonical names of all tensors, those of [`HeadConfig::tensors`].

@@ -150,6 +150,12 @@ pub(super) fn gguf_role(name: &str) -> Role {
     }
 }
 
+/// What a GGUF file calls the tensor with this canonical name.
+pub(in crate::draft::eagle) fn gguf_name(canonical: &str) -> Option<&'static str> {
+    let known = GGUF.iter().find(|(_, ours)| *ours == canonical);
+    known.map(|(gguf, _)| *gguf)
+}
+
 /// Whether a checkpoint with a tensor of this name is a head: a decoder has none of these.
 pub(super) fn only_in_heads(name: &str) -> bool {
     let role = match gguf_role(name) {

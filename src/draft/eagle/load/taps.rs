@@ -123,7 +123,7 @@ fn ruled(ids: &[usize], layers: usize) -> Option<TapsConvention> {
 }
 
 /// The taps of a head that names none, if they are three.
-fn usual(layers: usize) -> Option<[usize; 3]> {
+pub(in crate::draft::eagle) fn usual(layers: usize) -> Option<[usize; 3]> {
     let mut taps = [2, layers / 2, layers.checked_sub(3)?];
     taps.sort_unstable();
     (taps[0] < taps[1] && taps[1] < taps[2]).then_some(taps)
