@@ -29,10 +29,7 @@ pub(super) fn run(args: &GenerateArgs) -> Result<bool> {
     let jobs = jobs(&plan)?;
     let models = Models::open(&mut plan.setup)?;
     if args.print_config {
-        if plan.setup.device != Device::Cpu {
-            let loaded = models.load(&plan.setup)?;
-            plan.setup.measured(loaded.target.row_invariant());
-        }
+        models.measure(&mut plan.setup)?;
         let mut out = std::io::stdout().lock();
         writeln!(out, "{}", serde_json::to_string_pretty(&plan)?).map_err(Unwritable)?;
         return Ok(true);

@@ -10,7 +10,7 @@ use serde_json::json;
 use super::{
     args::{DrafterKind, JudgeArgs, PickKind, RuleKind},
     error::Unwritable,
-    models::{Models, Opened},
+    models::{Loaded, Models, Opened},
     progress::Busy,
     setup::Setup,
 };
@@ -65,6 +65,7 @@ pub(super) fn run(args: &JudgeArgs) -> Result<u8> {
     };
     let models = Models::open(&mut config.setup)?;
     if args.print_config {
+        models.measure(&mut config.setup)?;
         let mut out = std::io::stdout().lock();
         writeln!(out, "{}", serde_json::to_string_pretty(&config)?).map_err(Unwritable)?;
         return Ok(0);
@@ -73,7 +74,9 @@ pub(super) fn run(args: &JudgeArgs) -> Result<u8> {
     // A second command in one process keeps the first one's threads.
     let _ = pool.build_global();
     let begin = Instant::now();
-    let judgement = judged(&config, &models, subject.as_ref())?;
+    let loaded = models.load(&config.setup)?;
+    config.setup.measured(loaded.target.row_invariant());
+    let judgement = judged(&config, &models, &loaded, subject.as_ref())?;
     let seconds = begin.elapsed().as_secs_f64();
     let mut out = std::io::stdout().lock();
     let written = if config.json {
@@ -122,8 +125,12 @@ fn subject(_: &JudgeArgs) -> Result<(Box<dyn Subject>, Option<String>)> {
     Ok((Box::new(Honest), None))
 }
 
-fn judged(config: &Config, models: &Models, subject: &dyn Subject) -> Result<Judgement> {
-    let loaded = models.load(&config.setup)?;
+fn judged(
+    config: &Config,
+    models: &Models,
+    loaded: &Loaded,
+    subject: &dyn Subject,
+) -> Result<Judgement> {
     let pick = config.setup.pick.unwrap_or(PickKind::Coupled);
     let live = Live {
         target: std::sync::Arc::clone(&loaded.target),

@@ -241,6 +241,15 @@ impl Models {
         }
     }
 
+    /// Notes what has to be measured of the target, which is loaded for it; nothing on the CPU.
+    pub(super) fn measure(&self, setup: &mut Setup) -> Result<()> {
+        if setup.device != Device::Cpu {
+            let target = self.target.load(setup)?;
+            setup.measured(target.row_invariant());
+        }
+        Ok(())
+    }
+
     /// Loads the weights: the target, and the draft model or head beside it.
     pub(super) fn load(&self, setup: &Setup) -> Result<Loaded> {
         let target = self.target.load(setup)?;

@@ -13,7 +13,7 @@ use std::{
 
 use eyrie_verifier::every::{Walk, every};
 
-use super::rows::{Rows, path};
+use super::rows::{Rows, mixed, path};
 use crate::{
     Node, TokenId,
     accept::{Rule, TargetRows, Verdict},
@@ -116,14 +116,7 @@ impl Model {
     /// If the parameters ban every token.
     #[must_use]
     pub fn law(&self, path: &[TokenId]) -> Dist {
-        let mix = |h: u32, &t: &TokenId| (h ^ (t + 1)).wrapping_mul(0x9E37_79B1).rotate_left(9);
-        let mut state = path.iter().fold(self.seed.wrapping_mul(0x85EB_CA6B), mix);
-        let mut logit = || {
-            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-            let [high, low, ..] = state.to_be_bytes();
-            f32::from(u16::from_be_bytes([high, low])) / 65_536.0 * self.spread
-        };
-        let logits: Vec<f32> = (0..self.vocab).map(|_| logit()).collect();
+        let logits = mixed(self.seed, self.vocab, self.spread, path);
         let counts = &Counts::new(&[0]);
         let law = self.chain.law(&logits, &History { counts, path });
         law.expect("finite logits, and a token that is not banned")

@@ -7,6 +7,7 @@
 //!
 //! Its one layer turns the embedding, which is one-hot, into the logits; final norm and head do nothing.
 
+use super::rows::mixed;
 use crate::{
     Matrix, TokenId,
     cache::{KvCache, Txn},
@@ -33,14 +34,7 @@ impl Memory {
     /// The logits after `tokens`.
     #[must_use]
     pub fn logits(&self, tokens: &[TokenId]) -> Vec<f32> {
-        let mix = |h: u32, t: &TokenId| (h ^ (t + 1)).wrapping_mul(0x9E37_79B1).rotate_left(9);
-        let mut state = tokens.iter().fold(self.seed.wrapping_mul(0x85EB_CA6B), mix);
-        let mut logit = || {
-            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-            let [high, low, ..] = state.to_be_bytes();
-            f32::from(u16::from_be_bytes([high, low])) / 65_536.0 * SPREAD
-        };
-        (0..self.vocab).map(|_| logit()).collect()
+        mixed(self.seed, self.vocab.into(), SPREAD, tokens)
     }
 
     fn key(&self, token: TokenId) -> Result<f32> {

@@ -102,21 +102,21 @@ pub(super) fn read(
         if let Some(other) = optional_size(metadata, key)?
             && other != head_dim
         {
-            return Err(Problem::Contradiction {
-                one: format!("{key} is {other}"),
-                other: format!("the width of a head is {head_dim}"),
-                accepted: "the same number".to_owned(),
-            });
+            return Err(Problem::contradiction(
+                format!("{key} is {other}"),
+                format!("the width of a head is {head_dim}"),
+                "the same number",
+            ));
         }
     }
     if let Some(declared) = optional_size(metadata, KEYS.vocab)?
         && declared != vocab
     {
-        return Err(Problem::Contradiction {
-            one: format!("{} is {declared}", KEYS.vocab),
-            other: format!("token_embd.weight has {vocab} rows"),
-            accepted: "the same number".to_owned(),
-        });
+        return Err(Problem::contradiction(
+            format!("{} is {declared}", KEYS.vocab),
+            format!("token_embd.weight has {vocab} rows"),
+            "the same number",
+        ));
     }
     let mut warnings = Vec::new();
     let eps = metadata

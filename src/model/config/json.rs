@@ -255,11 +255,11 @@ impl<'m> Fields<'m> {
             };
             match (&theta, nested) {
                 (Some((other, value)), Some(nested)) if *value != nested => {
-                    return Err(Problem::Contradiction {
-                        one: format!("{other} is {value}"),
-                        other: format!("{key} is {nested}"),
-                        accepted: "the same number, or one of the two".to_owned(),
-                    });
+                    return Err(Problem::contradiction(
+                        format!("{other} is {value}"),
+                        format!("{key} is {nested}"),
+                        "the same number, or one of the two",
+                    ));
                 }
                 (None, Some(nested)) => theta = Some((key, nested)),
                 _ => {}
@@ -267,11 +267,11 @@ impl<'m> Fields<'m> {
             let found = self.scaling(name, &section)?;
             match &scaling {
                 Some((other, value)) if *value != found => {
-                    return Err(Problem::Contradiction {
-                        one: format!("{other} asks for {}", value.name()),
-                        other: format!("{name} for {}, or with other numbers", found.name()),
-                        accepted: "the same rotary scaling, or one of the two".to_owned(),
-                    });
+                    return Err(Problem::contradiction(
+                        format!("{other} asks for {}", value.name()),
+                        format!("{name} for {}, or with other numbers", found.name()),
+                        "the same rotary scaling, or one of the two",
+                    ));
                 }
                 _ => scaling = Some((name, found)),
             }
@@ -311,11 +311,11 @@ impl<'m> Fields<'m> {
         };
         let kind = match (kind("rope_type")?, kind("type")?) {
             (Some(one), Some(other)) if one != other => {
-                return Err(Problem::Contradiction {
-                    one: format!("{name}.rope_type is {one:?}"),
-                    other: format!("{name}.type is {other:?}"),
-                    accepted: "the same type, or one of the two".to_owned(),
-                });
+                return Err(Problem::contradiction(
+                    format!("{name}.rope_type is {one:?}"),
+                    format!("{name}.type is {other:?}"),
+                    "the same type, or one of the two",
+                ));
             }
             (Some(kind), _) | (None, Some(kind)) => kind,
             (None, None) if section.contains_key("factor") => {

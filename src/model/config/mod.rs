@@ -164,11 +164,11 @@ impl Config {
             }
         }
         if !self.heads.is_multiple_of(self.kv_heads) {
-            return Err(Problem::Contradiction {
-                one: format!("{} is {}", keys.heads, self.heads),
-                other: format!("{} is {}", keys.kv_heads, self.kv_heads),
-                accepted: "a number of key heads that divides the number of heads".to_owned(),
-            });
+            return Err(Problem::contradiction(
+                format!("{} is {}", keys.heads, self.heads),
+                format!("{} is {}", keys.kv_heads, self.kv_heads),
+                "a number of key heads that divides the number of heads",
+            ));
         }
         if !self.head_dim.is_multiple_of(2) {
             return Err(Problem::key(
@@ -221,9 +221,9 @@ fn derived_head_dim(keys: &Keys, hidden: usize, heads: usize) -> Result<usize, P
     if heads > 0 && hidden.is_multiple_of(heads) {
         return Ok(hidden / heads);
     }
-    Err(Problem::Contradiction {
-        one: format!("{} is {hidden}", keys.hidden),
-        other: format!("{} is {heads} and {} is missing", keys.heads, keys.head_dim),
-        accepted: "a width that the number of heads divides, or an explicit head width".to_owned(),
-    })
+    Err(Problem::contradiction(
+        format!("{} is {hidden}", keys.hidden),
+        format!("{} is {heads} and {} is missing", keys.heads, keys.head_dim),
+        "a width that the number of heads divides, or an explicit head width",
+    ))
 }

@@ -101,11 +101,11 @@ impl RopeConfig {
                     }
                 }
                 if low_freq_factor >= high_freq_factor {
-                    return Err(Problem::Contradiction {
-                        one: format!("low_freq_factor is {low_freq_factor}"),
-                        other: format!("high_freq_factor is {high_freq_factor}"),
-                        accepted: "a low factor below the high one".to_owned(),
-                    });
+                    return Err(Problem::contradiction(
+                        format!("low_freq_factor is {low_freq_factor}"),
+                        format!("high_freq_factor is {high_freq_factor}"),
+                        "a low factor below the high one",
+                    ));
                 }
                 if *original_max_position == 0 {
                     let key = "original_max_position_embeddings";

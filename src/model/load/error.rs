@@ -339,6 +339,18 @@ impl Problem {
         }
     }
 
+    pub(crate) fn contradiction(
+        one: impl Into<String>,
+        other: impl Into<String>,
+        accepted: &str,
+    ) -> Self {
+        Self::Contradiction {
+            one: one.into(),
+            other: other.into(),
+            accepted: accepted.to_owned(),
+        }
+    }
+
     pub(crate) fn io(doing: &str, source: std::io::Error) -> Self {
         Self::Io {
             doing: doing.to_owned(),

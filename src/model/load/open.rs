@@ -65,14 +65,14 @@ fn directory(dir: &Path) -> Result<Checkpoint, LoadError> {
     let has_head = entries.contains_key("lm_head.weight");
     match (tied, has_head) {
         (Some(true), true) | (Some(false), false) => {
-            let problem = Problem::Contradiction {
-                one: format!("tie_word_embeddings is {has_head}"),
-                other: format!(
+            let problem = Problem::contradiction(
+                format!("tie_word_embeddings is {has_head}"),
+                format!(
                     "tensor lm_head.weight is {}",
                     if has_head { "there" } else { "missing" }
                 ),
-                accepted: "true without the tensor, or false with it".to_owned(),
-            };
+                "true without the tensor, or false with it",
+            );
             return Err(problem.in_file(&config_path));
         }
         _ => config.tied = !has_head,

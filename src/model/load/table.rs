@@ -125,11 +125,11 @@ fn sharded(
 ) -> Result<Table, LoadError> {
     let index = Index::parse(&read_json(path)?).map_err(|p| p.in_file(path))?;
     if has_single && !index.shards().contains(SINGLE) {
-        let problem = Problem::Contradiction {
-            one: format!("there is {SINGLE}"),
-            other: format!("{INDEX} does not name it"),
-            accepted: "one of the two, or an index that names the file".to_owned(),
-        };
+        let problem = Problem::contradiction(
+            format!("there is {SINGLE}"),
+            format!("{INDEX} does not name it"),
+            "one of the two, or an index that names the file",
+        );
         return Err(problem.in_file(dir));
     }
     let mut shards = BTreeMap::new();

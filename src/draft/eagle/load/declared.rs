@@ -61,11 +61,11 @@ impl Windows {
                     Some(one) if uniform => vec![*one; layers],
                     _ if sliding.len() == layers => sliding.clone(),
                     _ => {
-                        return Err(Problem::Contradiction {
-                            one: format!("layer_types has {} entries", sliding.len()),
-                            other: format!("the head has {layers} layers"),
-                            accepted: "one entry a layer".to_owned(),
-                        });
+                        return Err(Problem::contradiction(
+                            format!("layer_types has {} entries", sliding.len()),
+                            format!("the head has {layers} layers"),
+                            "one entry a layer",
+                        ));
                     }
                 }
             }

@@ -81,11 +81,11 @@ impl Declared {
             if let Some(other) = optional_size(metadata, key)?
                 && other != head_dim
             {
-                return Err(Problem::Contradiction {
-                    one: format!("{key} is {other}"),
-                    other: format!("the width of a head is {head_dim}"),
-                    accepted: "the same number".to_owned(),
-                });
+                return Err(Problem::contradiction(
+                    format!("{key} is {other}"),
+                    format!("the width of a head is {head_dim}"),
+                    "the same number",
+                ));
             }
         }
         let mut warnings = Vec::new();
@@ -150,11 +150,11 @@ fn scaling(metadata: &Metadata, factors: Option<Vec<f32>>) -> Result<RopeScaling
             Some((value, None)) => Err(Problem::key(FACTOR, value, "a number")),
             None => Err(Problem::missing(FACTOR, "a number, for linear scaling")),
         },
-        (Some("linear"), Some(_)) => Err(Problem::Contradiction {
-            one: format!("{SCALING} is linear"),
-            other: "there is a tensor rope_freqs.weight".to_owned(),
-            accepted: "one of the two".to_owned(),
-        }),
+        (Some("linear"), Some(_)) => Err(Problem::contradiction(
+            format!("{SCALING} is linear"),
+            "there is a tensor rope_freqs.weight",
+            "one of the two",
+        )),
         (Some(other), _) => {
             let accepted =
                 "\"none\" or \"linear\" (with rope_freqs.weight for llama 3.1's scaling)";
@@ -175,11 +175,11 @@ fn taps(metadata: &Metadata) -> Result<Option<Vec<usize>>, Problem> {
             .ok_or_else(wrong)
     };
     match (read(TAPS[0])?, read(TAPS[1])?) {
-        (Some(one), Some(other)) if one != other => Err(Problem::Contradiction {
-            one: format!("{} is {one:?}", TAPS[0]),
-            other: format!("{} is {other:?}", TAPS[1]),
-            accepted: "the same layers, or one of the two".to_owned(),
-        }),
+        (Some(one), Some(other)) if one != other => Err(Problem::contradiction(
+            format!("{} is {one:?}", TAPS[0]),
+            format!("{} is {other:?}", TAPS[1]),
+            "the same layers, or one of the two",
+        )),
         (one, other) => Ok(one.or(other)),
     }
 }

@@ -157,21 +157,20 @@ fn flat(map: &Map<String, Value>) -> Result<Declared, Problem> {
     if let (Some(one), Some(other)) = (&top, &layer_ids)
         && one != other
     {
-        return Err(Problem::Contradiction {
-            one: format!("{IDS} is {one:?}"),
-            other: format!("eagle_config.layer_ids is {other:?}"),
-            accepted: "the same list, or one of the two".to_owned(),
-        });
+        return Err(Problem::contradiction(
+            format!("{IDS} is {one:?}"),
+            format!("eagle_config.layer_ids is {other:?}"),
+            "the same list, or one of the two",
+        ));
     }
-    let (top, nested_ids) = (top.or(layer_ids), nested_ids);
     declared.taps = Listed {
-        top,
+        top: top.or(layer_ids),
         nested: nested_ids,
     };
     declared.use_taps = nested.flag("use_aux_hidden_state")?;
     declared.norm_before_fc = either(&fields, &nested, "norm_before_fc")?;
-    let (one, other) = (fields.flag("fc_norm")?, fields.flag("use_aux_norm")?);
-    declared.fc_norm = one.or(other);
+    let other = fields.flag("use_aux_norm")?;
+    declared.fc_norm = fields.flag("fc_norm")?.or(other);
     declared.norm_before_residual =
         either(&fields, &nested, "norm_before_residual")?.unwrap_or(false);
     if declared.norm_before_residual {
@@ -213,6 +212,7 @@ fn either(top: &Fields<'_>, nested: &Fields<'_>, key: &str) -> Result<Option<boo
 
 fn speculators(map: &Map<String, Value>, kind: &Value) -> Result<Declared, Problem> {
     const KIND: &str = "speculators_model_type";
+    const LAYER: &str = "transformer_layer_architecture";
     let eagle3 = match kind.as_str() {
         Some("eagle3") => true,
         Some("eagle") => false,
@@ -224,7 +224,7 @@ fn speculators(map: &Map<String, Value>, kind: &Value) -> Result<Declared, Probl
             ));
         }
     };
-    let outer = Fields::new(map);
+    let mut outer = Fields::new(map);
     let Some(inner) = outer.section(NESTED)? else {
         return Err(Problem::missing(
             NESTED,
@@ -302,12 +302,7 @@ fn speculators(map: &Map<String, Value>, kind: &Value) -> Result<Declared, Probl
     } else {
         declared.layernorms = Some(outer.flag("layernorms")?.unwrap_or(false));
         declared.fc_bias = Some(outer.flag("fusion_bias")?.unwrap_or(false));
-        known.extend([
-            "layernorms",
-            "fusion_bias",
-            "transformer_layer_architecture",
-        ]);
-        const LAYER: &str = "transformer_layer_architecture";
+        known.extend(["layernorms", "fusion_bias", LAYER]);
         if let Some(value) = outer.get(LAYER)
             && value.as_str() != Some("LlamaDecoderLayer")
         {
@@ -318,7 +313,6 @@ fn speculators(map: &Map<String, Value>, kind: &Value) -> Result<Declared, Probl
             ));
         }
     }
-    let mut outer = outer;
     outer.unknown(&known);
     declared.warnings.extend(outer.warnings);
     Ok(declared)
@@ -350,12 +344,11 @@ fn layer(
         (None, Some(default)) => fields.default("head_dim", default),
         (None, None) if hidden.is_multiple_of(heads) => hidden / heads,
         (None, None) => {
-            return Err(Problem::Contradiction {
-                one: format!("hidden_size is {hidden}"),
-                other: format!("num_attention_heads is {heads} and head_dim is missing"),
-                accepted: "a width that the number of heads divides, or an explicit head_dim"
-                    .to_owned(),
-            });
+            return Err(Problem::contradiction(
+                format!("hidden_size is {hidden}"),
+                format!("num_attention_heads is {heads} and head_dim is missing"),
+                "a width that the number of heads divides, or an explicit head_dim",
+            ));
         }
     };
     let rope = fields.rope()?;

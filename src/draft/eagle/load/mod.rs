@@ -8,13 +8,16 @@ mod declared;
 mod gguf;
 mod json;
 mod names;
+mod output;
 mod resolve;
+mod shapes;
 mod taps;
 mod vocab;
 
 pub use declared::Declared;
 pub(super) use names::gguf_name;
-pub use resolve::{Resolved, Shapes};
+pub use resolve::Resolved;
+pub use shapes::Shapes;
 pub(super) use taps::usual;
 pub use vocab::Maps;
 
@@ -443,11 +446,11 @@ fn agree(one: &Table, other: &Table) -> Result<(), Problem> {
                 Some(entry) => format!("has shape {:?}", entry.shape),
                 None => "is missing".to_owned(),
             };
-            Err(Problem::Contradiction {
-                one: format!("tensor {name} {} in {PICKLE}", said(one)),
-                other: format!("it {} in safetensors", said(other)),
-                accepted: "one of the two files, or the same tensors in both".to_owned(),
-            })
+            Err(Problem::contradiction(
+                format!("tensor {name} {} in {PICKLE}", said(one)),
+                format!("it {} in safetensors", said(other)),
+                "one of the two files, or the same tensors in both",
+            ))
         }
     }
 }

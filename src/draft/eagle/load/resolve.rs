@@ -1,21 +1,19 @@
 //! From what the files declare and hold to the one configuration.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use super::{
-    super::config::{Feature, HeadConfig, MapForm, Source, Version, VocabMap},
+    super::config::{Feature, HeadConfig, Source, TapsConvention, Version},
     HeadOptions, NormOutput, TargetFacts,
     declared::Declared,
+    shapes::Shapes,
     taps,
-    vocab::{self, Maps},
+    vocab::Maps,
 };
 use crate::model::{
     config::{MAX_HEAD_DIM, MAX_HEADS, MAX_LAYERS, MAX_POSITION, MAX_VOCAB, MAX_WIDTH},
     load::Problem,
 };
-
-/// Shapes of a head's tensors, by canonical name.
-pub type Shapes = BTreeMap<String, Vec<usize>>;
 
 /// A configuration, and what has to be done to the file's tensors so that they fit it.
 #[derive(Clone, Debug, PartialEq)]
@@ -27,8 +25,6 @@ pub struct Resolved {
     /// Tensors of the file that the configuration leaves unused on purpose.
     pub dropped: BTreeSet<String>,
 }
-
-const LAYER0: &str = "layers.0.";
 
 impl Declared {
     /// Decides what the head computes. Shapes are compared with the decision afterwards, by
@@ -64,14 +60,14 @@ impl Declared {
             .count();
         let fc_norm = flagged("fc_norm", self.fc_norm, "fc_norm.0.weight", fc_norms > 0)?;
         if norm_before_fc && fc_norm {
-            return Err(contradiction(
+            return Err(Problem::contradiction(
                 "norm_before_fc is true",
                 "fc_norm is true",
                 "one of the two",
             ));
         }
         if taps == 0 && (norm_before_fc || fc_norm) {
-            return Err(contradiction(
+            return Err(Problem::contradiction(
                 "the head taps no streams",
                 "it has norms for taps",
                 "norms with fc.weight",
@@ -82,9 +78,9 @@ impl Declared {
             Some(said) if said != qk_norm => {
                 let model = if said { "qwen3" } else { "llama" };
                 let there = if qk_norm { "there" } else { "missing" };
-                return Err(contradiction(
-                    &format!("model_type is {model}"),
-                    &format!("tensor layers.0.self_attn.q_norm.weight is {there}"),
+                return Err(Problem::contradiction(
+                    format!("model_type is {model}"),
+                    format!("tensor layers.0.self_attn.q_norm.weight is {there}"),
                     "norms of queries and keys with qwen3, none with llama",
                 ));
             }
@@ -113,9 +109,9 @@ impl Declared {
             ] {
                 if has(name) != said {
                     let there = if said { "missing" } else { "there" };
-                    return Err(contradiction(
-                        &format!("layernorms is {said}"),
-                        &format!("tensor {name} is {there}"),
+                    return Err(Problem::contradiction(
+                        format!("layernorms is {said}"),
+                        format!("tensor {name} is {there}"),
                         "all three norms with true, none with false",
                     ));
                 }
@@ -127,7 +123,7 @@ impl Declared {
         } else {
             (false, has("norm.weight"))
         };
-        let head = self.head(version, shapes, maps, target, &mut warnings)?;
+        let output = self.output(version, shapes, maps, target, &mut warnings)?;
         self.embedding(shapes, target, &mut warnings)?;
         let mut rope = self.rope.clone();
         if let Some(theta) = options.theta {
@@ -163,7 +159,7 @@ impl Declared {
             head_dim: self.head_dim,
             intermediate: self.intermediate,
             vocab: target.vocab,
-            draft_vocab: head.rows,
+            draft_vocab: output.rows,
             eps: self.eps,
             rope,
             max_position,
@@ -183,14 +179,14 @@ impl Declared {
             qk_norm,
             sliding_window: self.windows.of(layers)?,
             own_embedding: has("embed_tokens.weight"),
-            own_head: head.own,
-            vocab_map: head.map,
-            map_form: head.form,
+            own_head: output.own,
+            vocab_map: output.map,
+            map_form: output.form,
             warnings,
         };
         Ok(Resolved {
             config,
-            order: head.order,
+            order: output.order,
             dropped,
         })
     }
@@ -212,9 +208,9 @@ impl Declared {
             }
         }
         if !self.heads.is_multiple_of(self.kv_heads) {
-            return Err(contradiction(
-                &format!("num_attention_heads is {}", self.heads),
-                &format!("num_key_value_heads is {}", self.kv_heads),
+            return Err(Problem::contradiction(
+                format!("num_attention_heads is {}", self.heads),
+                format!("num_key_value_heads is {}", self.kv_heads),
                 "a number of key heads that divides the number of heads",
             ));
         }
@@ -252,12 +248,12 @@ impl Declared {
             });
         };
         match self.eagle3 {
-            Some(said) if said != (version == Version::Eagle3) => Err(contradiction(
-                &format!(
+            Some(said) if said != (version == Version::Eagle3) => Err(Problem::contradiction(
+                format!(
                     "the configuration says {}",
                     if said { "EAGLE-3" } else { "EAGLE-1" }
                 ),
-                &format!("the tensors are of {}", version.name()),
+                format!("the tensors are of {}", version.name()),
                 "the same of both",
             )),
             _ => Ok(version),
@@ -306,11 +302,11 @@ impl Declared {
         target: &TargetFacts,
         options: &HeadOptions,
         warnings: &mut Vec<String>,
-    ) -> Result<(Feature, Option<super::super::config::TapsConvention>), Problem> {
+    ) -> Result<(Feature, Option<TapsConvention>), Problem> {
         if let Some(said) = self.target_hidden.filter(|said| *said != target.hidden) {
-            return Err(contradiction(
-                &format!("target_hidden_size is {said}"),
-                &format!("the target's width is {}", target.hidden),
+            return Err(Problem::contradiction(
+                format!("target_hidden_size is {said}"),
+                format!("the target's width is {}", target.hidden),
                 "a head made for a target of this width",
             ));
         }
@@ -318,7 +314,7 @@ impl Declared {
         let taps = match (version, fc, self.use_taps) {
             (Version::Eagle1, ..) | (_, None, None | Some(false)) => 0,
             (Version::Eagle3, Some(_), Some(false)) => {
-                return Err(contradiction(
+                return Err(Problem::contradiction(
                     "use_aux_hidden_state is false",
                     "there is a tensor fc.weight",
                     "true, or no such tensor",
@@ -334,9 +330,9 @@ impl Declared {
             (Version::Eagle3, Some(shape), _) => {
                 let width = shape.get(1).copied().unwrap_or(0);
                 if width == 0 || !width.is_multiple_of(target.hidden) {
-                    return Err(contradiction(
-                        &format!("fc.weight has shape {shape:?}"),
-                        &format!("the target's width is {}", target.hidden),
+                    return Err(Problem::contradiction(
+                        format!("fc.weight has shape {shape:?}"),
+                        format!("the target's width is {}", target.hidden),
                         "a whole number of taps of that width",
                     ));
                 }
@@ -345,9 +341,9 @@ impl Declared {
         };
         if taps > 0 {
             if let Some(said) = self.tap_count.filter(|said| *said != taps) {
-                return Err(contradiction(
-                    &format!("num_aux_hidden_states is {said}"),
-                    &format!("fc.weight is as wide as {taps} taps of {}", target.hidden),
+                return Err(Problem::contradiction(
+                    format!("num_aux_hidden_states is {said}"),
+                    format!("fc.weight is as wide as {taps} taps of {}", target.hidden),
                     "the same number",
                 ));
             }
@@ -366,9 +362,9 @@ impl Declared {
             ));
         }
         if self.hidden != target.hidden {
-            return Err(contradiction(
-                &format!("hidden_size is {}", self.hidden),
-                &format!("the target's width is {}", target.hidden),
+            return Err(Problem::contradiction(
+                format!("hidden_size is {}", self.hidden),
+                format!("the target's width is {}", target.hidden),
                 "the same width, as the head is fed the target's last stream as it is",
             ));
         }
@@ -408,231 +404,6 @@ impl Declared {
             }
         }
     }
-
-    fn embedding(
-        &self,
-        shapes: &Shapes,
-        target: &TargetFacts,
-        warnings: &mut Vec<String>,
-    ) -> Result<(), Problem> {
-        match shapes.get("embed_tokens.weight") {
-            None if self.hidden != target.hidden => Err(contradiction(
-                &format!(
-                    "hidden_size is {}, and there is no tensor embed_tokens.weight",
-                    self.hidden
-                ),
-                &format!("the target's width is {}", target.hidden),
-                "an embedding of the head's own where the widths differ",
-            )),
-            None => Ok(()),
-            Some(shape) => {
-                let rows = shape.first().copied().unwrap_or(0);
-                let declared = self.vocab.unwrap_or(target.vocab);
-                if rows != declared {
-                    return Err(contradiction(
-                        &format!("embed_tokens.weight has shape {shape:?}"),
-                        &format!("the vocabulary has {declared}"),
-                        "one row a token",
-                    ));
-                }
-                if rows != target.vocab {
-                    warnings.push(format!(
-                        "embed_tokens.weight has {rows} rows, the target's vocabulary {}: rows are {}",
-                        target.vocab,
-                        if rows > target.vocab { "cut off" } else { "added, of zeros" }
-                    ));
-                }
-                Ok(())
-            }
-        }
-    }
-
-    fn head(
-        &self,
-        version: Version,
-        shapes: &Shapes,
-        maps: &Maps,
-        target: &TargetFacts,
-        warnings: &mut Vec<String>,
-    ) -> Result<Head, Problem> {
-        const HEAD: &str = "lm_head.weight";
-        let stored = shapes
-            .get(HEAD)
-            .map(|shape| shape.first().copied().unwrap_or(0));
-        let embedding = shapes.contains_key("embed_tokens.weight");
-        let vocab = match (self.vocab, &maps.t2d) {
-            (Some(vocab), _) => vocab,
-            (None, Some(t2d)) => t2d.len(),
-            (None, None) => target.vocab,
-        };
-        let tied = self.tied && stored.is_none();
-        if tied && !embedding && !target.tied {
-            return Err(contradiction(
-                "tie_word_embeddings is true, and neither embedding nor head are there",
-                "the target's head is not its embedding",
-                "a head or an embedding of the head's own",
-            ));
-        }
-        if self.tied && stored.is_some() {
-            warnings.push(
-                "tie_word_embeddings is true; the file has lm_head.weight, which is used"
-                    .to_owned(),
-            );
-        }
-        let own = stored.is_some() || (tied && embedding);
-        let rows = match stored {
-            Some(rows) => rows,
-            None if own => vocab,
-            None => target.vocab,
-        };
-        if stored.is_none()
-            && self
-                .draft_vocab
-                .is_some_and(|said| said != vocab && said != rows)
-        {
-            let tensor = HEAD.to_owned();
-            let accepted = format!(
-                "one of {} rows, as draft_vocab_size says",
-                self.draft_vocab.unwrap_or(0)
-            );
-            return Err(Problem::MissingTensor { tensor, accepted });
-        }
-        if !own {
-            if self.hidden != target.hidden {
-                return Err(contradiction(
-                    &format!(
-                        "hidden_size is {}, and there is no tensor {HEAD}",
-                        self.hidden
-                    ),
-                    &format!("the target's width is {}", target.hidden),
-                    "an output head of its own where the widths differ",
-                ));
-            }
-            if maps.d2t.is_some() || maps.t2d.is_some() {
-                let (map, form) = vocab::decide(maps, rows, vocab, warnings)?;
-                if form != MapForm::Identity {
-                    return Err(contradiction(
-                        &format!("the map leads to {} tokens", map.len()),
-                        &format!("there is no tensor {HEAD}"),
-                        "a head of its own with a reduced vocabulary",
-                    ));
-                }
-            }
-            return Ok(Head {
-                own,
-                rows,
-                map: VocabMap::Identity,
-                form: MapForm::Identity,
-                order: None,
-            });
-        }
-        if let Some(said) = self.draft_vocab.filter(|said| *said != rows) {
-            return Err(contradiction(
-                &format!("draft_vocab_size is {said}"),
-                &format!("{HEAD} has {rows} rows"),
-                "the same number",
-            ));
-        }
-        if version == Version::Eagle1 && rows != vocab {
-            return Err(contradiction(
-                &format!("{HEAD} has {rows} rows"),
-                &format!("the vocabulary has {vocab}"),
-                "one row a token",
-            ));
-        }
-        let (ids, form) = vocab::decide(maps, rows, vocab, warnings)?;
-        if form != MapForm::Identity
-            && let Some(beyond) = ids.iter().find(|id| **id as usize >= target.vocab)
-        {
-            return Err(contradiction(
-                &format!("d2t leads to token {beyond}"),
-                &format!("the target's vocabulary has {}", target.vocab),
-                "a head made for a target with this vocabulary",
-            ));
-        }
-        if vocab != target.vocab {
-            warnings.push(format!("the head was made for {vocab} tokens, the target has {}; tokens that only one has are not guessed", target.vocab));
-        }
-        let mut order: Vec<(u32, usize)> = ids.iter().copied().zip(0..).collect();
-        order.retain(|(id, _)| (*id as usize) < target.vocab);
-        order.sort_unstable();
-        let moved =
-            order.len() != rows || order.iter().enumerate().any(|(at, (_, row))| at != *row);
-        let ids: Vec<u32> = order.iter().map(|(id, _)| *id).collect();
-        let map = if ids.len() == target.vocab {
-            VocabMap::Identity
-        } else {
-            VocabMap::Reduced(ids.into())
-        };
-        let rows = order.len();
-        let order = moved.then(|| order.iter().map(|(_, row)| *row).collect());
-        Ok(Head {
-            own,
-            rows,
-            map,
-            form,
-            order,
-        })
-    }
-}
-
-/// What gives the logits.
-struct Head {
-    own: bool,
-    rows: usize,
-    map: VocabMap,
-    form: MapForm,
-    order: Option<Vec<usize>>,
-}
-
-impl Resolved {
-    /// Compares the file's shapes with what the configuration needs.
-    ///
-    /// # Errors
-    /// The first tensor that is missing, of another shape, or without a place.
-    pub fn check(&self, shapes: &Shapes) -> Result<(), Problem> {
-        let mut left: BTreeSet<&str> = shapes.keys().map(String::as_str).collect();
-        for (name, mut expected, why) in self.config.tensors() {
-            let tied = name == "lm_head.weight" && !shapes.contains_key(&name);
-            let source = if tied { "embed_tokens.weight" } else { &name };
-            let Some(found) = shapes.get(source) else {
-                let accepted = format!("one of shape {expected:?}, {why}");
-                return Err(Problem::MissingTensor {
-                    tensor: name,
-                    accepted,
-                });
-            };
-            if name == "embed_tokens.weight"
-                || (name == "lm_head.weight" && (tied || self.order.is_some()))
-            {
-                expected[0] = found.first().copied().unwrap_or(0);
-            }
-            if *found != expected {
-                return Err(Problem::Shape {
-                    tensor: name,
-                    found: found.clone(),
-                    expected,
-                    why,
-                });
-            }
-            left.remove(source);
-        }
-        match left.into_iter().find(|name| !self.dropped.contains(*name)) {
-            None => Ok(()),
-            Some(name) => Err(Problem::UnknownTensor {
-                tensor: name.to_owned(),
-                why: format!(
-                    "{} as the configuration has it is without it{}",
-                    self.config.version.name(),
-                    if name.starts_with(LAYER0) {
-                        ""
-                    } else {
-                        " (layers are numbered from 0)"
-                    }
-                ),
-            }),
-        }
-    }
 }
 
 /// A norm that a key switches on and a tensor makes possible: both or neither.
@@ -641,9 +412,9 @@ fn flagged(key: &str, said: Option<bool>, tensor: &str, there: bool) -> Result<b
     if said == there {
         return Ok(there);
     }
-    Err(contradiction(
-        &format!("{key} is {said}"),
-        &format!(
+    Err(Problem::contradiction(
+        format!("{key} is {said}"),
+        format!(
             "tensor {tensor} is {}",
             if there { "there" } else { "missing" }
         ),
@@ -669,13 +440,5 @@ fn biased(
             Ok(())
         }
         _ => Ok(()),
-    }
-}
-
-fn contradiction(one: &str, other: &str, accepted: &str) -> Problem {
-    Problem::Contradiction {
-        one: one.to_owned(),
-        other: other.to_owned(),
-        accepted: accepted.to_owned(),
     }
 }

@@ -47,18 +47,17 @@ pub(super) fn decide(
         (None, Some(ids)) => (NESTED, ids),
         (None, None) => return default(layers, fused, asked),
     };
-    let shown = || format!("{ids:?}");
     if ids.len() != fused.taps {
-        return Err(Problem::Contradiction {
-            one: format!("{key} is {ids:?}"),
-            other: fused.to_string(),
-            accepted: format!("a list of {}", fused.taps),
-        });
+        return Err(Problem::contradiction(
+            format!("{key} is {ids:?}"),
+            fused.to_string(),
+            &format!("a list of {}", fused.taps),
+        ));
     }
     if ids.windows(2).any(|pair| pair[0] >= pair[1]) {
         return Err(Problem::key(
             key,
-            shown(),
+            format!("{ids:?}"),
             "different layers in ascending order",
         ));
     }
@@ -93,11 +92,11 @@ pub(super) fn decide(
     if let (Some(_), Some(nested)) = (&listed.top, &listed.nested) {
         let left: Vec<usize> = nested.iter().map(|id| id.saturating_add(1)).collect();
         if *nested != taps && left != taps {
-            return Err(Problem::Contradiction {
-                one: format!("{TOP} is {ids:?}"),
-                other: format!("{NESTED} is {nested:?}"),
-                accepted: "the same layers, by input or by output".to_owned(),
-            });
+            return Err(Problem::contradiction(
+                format!("{TOP} is {ids:?}"),
+                format!("{NESTED} is {nested:?}"),
+                "the same layers, by input or by output",
+            ));
         }
     }
     warnings.push(format!(

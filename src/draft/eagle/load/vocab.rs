@@ -27,7 +27,7 @@ pub(super) fn decide(
     if let Some(t2d) = &maps.t2d
         && t2d.len() != vocab
     {
-        return Err(contradiction(
+        return Err(Problem::contradiction(
             format!("t2d has {} entries", t2d.len()),
             format!("the vocabulary has {vocab}"),
             "one entry a token",
@@ -49,7 +49,7 @@ pub(super) fn decide(
         });
     };
     if d2t.len() != rows {
-        return Err(contradiction(
+        return Err(Problem::contradiction(
             format!("d2t has {} entries", d2t.len()),
             format!("the head has {rows} rows"),
             "one entry a row",
@@ -99,7 +99,7 @@ pub(super) fn decide(
             Ok(_) => {
                 let count = maps.t2d.as_ref().map_or(0, |t2d| count(t2d));
                 refusal.get_or_insert_with(|| {
-                    contradiction(
+                    Problem::contradiction(
                         format!("d2t, read as {}, leads to {rows} tokens", form.name()),
                         format!("t2d marks {count} tokens, and not the same"),
                         "a d2t and a t2d of the same tokens",
@@ -165,8 +165,8 @@ fn untrained(
         && count(t2d) != t2d.len()
         && !same_set(&first, t2d)
     {
-        return Err(contradiction(
-            "d2t is all zeros".to_owned(),
+        return Err(Problem::contradiction(
+            "d2t is all zeros",
             format!(
                 "t2d marks {} tokens, and not the first {}",
                 count(t2d),
@@ -200,20 +200,11 @@ fn descending(ids: &[TokenId], form: MapForm) -> Problem {
 }
 
 fn short(t2d: &[bool], rows: usize) -> Problem {
-    contradiction(
+    Problem::contradiction(
         format!("t2d marks {} tokens", count(t2d)),
         format!("the head has {rows} rows and there is no d2t"),
         "as many tokens as rows",
     )
-}
-
-fn contradiction(one: String, other: String, accepted: &str) -> Problem {
-    let accepted = accepted.to_owned();
-    Problem::Contradiction {
-        one,
-        other,
-        accepted,
-    }
 }
 
 #[cfg(test)]

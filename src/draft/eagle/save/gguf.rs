@@ -128,7 +128,8 @@ fn tensors(from: &Conversion<'_>) -> Result<Vec<Stored>, SaveError> {
     match &config.rope.scaling {
         RopeScaling::Factors(factors) => all.push(vector(FACTORS, factors)),
         RopeScaling::Llama3 { .. } => all.push(vector(FACTORS, &divisors(config))),
-        RopeScaling::None | RopeScaling::Linear { .. } => {}
+        // YaRN is not held, which was found before.
+        RopeScaling::None | RopeScaling::Linear { .. } | RopeScaling::Yarn { .. } => {}
     }
     Ok(all)
 }

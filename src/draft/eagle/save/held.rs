@@ -149,6 +149,10 @@ impl Conversion<'_> {
                 c.sliding_window.iter().any(Option::is_some),
                 "sliding_window",
             ),
+            (
+                matches!(c.rope.scaling, RopeScaling::Yarn { .. }),
+                "rope_scaling yarn",
+            ),
         ];
         let taps = c.feature.taps();
         let unknown = self.target.layers == TargetFacts::UNKNOWN
@@ -197,6 +201,10 @@ fn safeailab(c: &HeadConfig) -> Option<String> {
         (
             matches!(c.rope.scaling, RopeScaling::Llama3 { .. }),
             "rope_scaling llama3",
+        ),
+        (
+            matches!(c.rope.scaling, RopeScaling::Yarn { .. }),
+            "rope_scaling yarn",
         ),
         (
             c.heads * c.head_dim != c.hidden,

@@ -158,6 +158,22 @@ fn scaling(c: &HeadConfig) -> Value {
             "high_freq_factor": high_freq_factor,
             "original_max_position_embeddings": original_max_position,
         }),
+        RopeScaling::Yarn {
+            factor,
+            original_max_position,
+            beta_fast,
+            beta_slow,
+            attention_factor,
+            truncate,
+        } => json!({
+            "rope_type": name,
+            "factor": factor,
+            "original_max_position_embeddings": original_max_position,
+            "beta_fast": beta_fast,
+            "beta_slow": beta_slow,
+            "attention_factor": attention_factor,
+            "truncate": truncate,
+        }),
     }
 }
 
