@@ -373,3 +373,18 @@ fn what_is_no_head() {
     eyrie_fixtures::tt().write_dir(target.path()).unwrap();
     refused(target.path(), &["of no head"]);
 }
+
+#[test]
+fn a_head_that_can_guess_nothing() {
+    let empty = Head {
+        tokens: Some(Vec::new()),
+        ..e3()
+    };
+    let edit = |config: &mut Value, _: &mut Vec<Weight>| {
+        config
+            .as_object_mut()
+            .expect("an object")
+            .remove("draft_vocab_size");
+    };
+    lie(&empty, edit, &["lm_head.weight", "no rows"]);
+}

@@ -143,6 +143,13 @@ impl Declared {
                 order: None,
             });
         }
+        if rows == 0 {
+            return Err(Problem::contradiction(
+                format!("{HEAD} has no rows"),
+                "the head is its own",
+                "a row for each token that it can guess",
+            ));
+        }
         if let Some(said) = self.draft_vocab.filter(|said| *said != rows) {
             return Err(Problem::contradiction(
                 format!("draft_vocab_size is {said}"),
