@@ -88,3 +88,13 @@ impl<T: Into<ErrorKind>> From<T> for Error {
         }
     }
 }
+
+/// Text of a file as it may be shown: control characters, which could move the cursor or forge lines, are
+/// spelled out.
+pub(crate) fn printable(text: &str) -> String {
+    let spelled = |c: char| match c.is_control() {
+        true => c.escape_default().to_string(),
+        false => c.to_string(),
+    };
+    text.chars().map(spelled).collect()
+}

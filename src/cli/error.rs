@@ -2,6 +2,8 @@
 
 use std::io::ErrorKind;
 
+use crate::error::printable;
+
 /// The command line asks for something that cannot be meant: exit status 2.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
@@ -56,9 +58,9 @@ pub(super) fn of_clap(error: &clap::Error) -> String {
     parts.join("; ")
 }
 
-/// The text with every run of white space as one blank.
+/// The text with every run of white space as one blank, and nothing that a terminal would obey.
 pub(super) fn one_line(text: &str) -> String {
-    text.split_whitespace().collect::<Vec<_>>().join(" ")
+    printable(&text.split_whitespace().collect::<Vec<_>>().join(" "))
 }
 
 #[cfg(test)]
@@ -76,6 +78,14 @@ mod tests {
         assert_eq!(line(&error), "--model: a.gguf: no such file");
         let other: anyhow::Result<()> = Err(anyhow::anyhow!("deep")).context("outer");
         assert_eq!(line(&other.unwrap_err()), "outer: deep");
+    }
+
+    #[test]
+    fn a_line_has_nothing_that_a_terminal_obeys() {
+        assert_eq!(
+            one_line("a\x1b[31m\n\u{1c}\u{9b}é"),
+            "a\\u{1b}[31m \\u{1c}\\u{9b}é"
+        );
     }
 
     #[test]

@@ -15,7 +15,7 @@ pub struct HeadArgs {
     #[arg(long, value_name = "THETA", allow_negative_numbers = true, value_parser = theta)]
     pub head_theta: Option<f64>,
     /// Positions that an EAGLE head drafts at [default: as its files say]
-    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(1..=67_108_864))]
     pub head_context: Option<u32>,
     /// What an EAGLE head's key norm_output means [default: feedback]
     #[arg(long, value_enum)]

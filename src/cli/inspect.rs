@@ -29,10 +29,11 @@ fn understood(args: &InspectArgs) -> Result<Inspect> {
         bail!("{}: no such file or directory", path.display());
     }
     if !is_head(path)? {
+        let model = models::checkpoint("", path)?;
         if let Some(flag) = given(args) {
             bail!("{flag}: {} is no EAGLE head", path.display());
         }
-        return Ok(models::checkpoint("", path)?.inspect());
+        return Ok(model.inspect());
     }
     let Some(model) = model else {
         bail!(

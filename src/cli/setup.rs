@@ -1,7 +1,6 @@
 //! The models and the engine of a run, resolved.
 
 use std::{
-    fs::File,
     io::Read,
     path::{Path, PathBuf},
 };
@@ -15,7 +14,7 @@ use super::{
     head_args::HeadArgs,
     tree::TreeSize,
 };
-use crate::{draft::eagle::load::is_head, schedule::EngineOptions};
+use crate::{draft::eagle::load::is_head, model::load::file, schedule::EngineOptions};
 
 /// Most bytes of keys and values that the default of `--kv-tokens` asks for.
 const KV_BYTES: usize = 2 << 30;
@@ -117,18 +116,20 @@ impl Setup {
 
     /// Sets the tokens of a cache, which depend on the target's `context` positions and the `width`
     /// bytes of keys and values a token (of all models), and returns them. Without `--kv-tokens`, every
-    /// sequence gets a whole context, up to 2 GiB together with the `beside` bytes of other rows.
+    /// sequence gets a whole context, up to 2 GiB; the `beside` bytes of drafts count, up to half of it.
     ///
     /// # Errors
     /// [`Usage`](super::error::Usage) for more memory than there is.
     pub(super) fn fit(&mut self, context: usize, width: usize, beside: usize) -> Result<usize> {
-        let most = (KV_BYTES.saturating_sub(beside) / width.max(1)).max(1);
+        let most = ((KV_BYTES - beside.min(KV_BYTES / 2)) / width.max(1)).max(1);
         let whole = context.saturating_mul(self.max_batch);
         let tokens = *self.kv_tokens.get_or_insert(whole.min(most));
         let bytes = tokens.saturating_mul(width).saturating_add(beside);
         if self.device == Device::Cpu && Vec::<u8>::new().try_reserve_exact(bytes).is_err() {
             let reason = format!(
-                "{tokens} tokens need {} MiB, more than there is",
+                "{tokens} tokens, and drafts ({} MiB for --max-batch {}), need {} MiB, more than there is",
+                beside >> 20,
+                self.max_batch,
                 bytes >> 20
             );
             return usage("--kv-tokens", reason);
@@ -235,8 +236,8 @@ fn kind_of(path: &Path) -> Result<DrafterKind> {
         return network();
     }
     let mut head = [0; 64];
-    let read = File::open(path)
-        .and_then(|mut file| file.read(&mut head))
+    let read = file::open(path)
+        .and_then(|(mut file, _)| file.read(&mut head))
         .with_context(about)?;
     let head = &head[..read];
     if head.starts_with(b"GGUF") {

@@ -188,6 +188,14 @@ impl Judged<'_> {
             let honest = &super::Honest;
             let mut plain = self.live.engine(Kind::Match, Box::new(NoDrafter), honest)?;
             let plain = run(&mut plain, std::slice::from_ref(request))?.reports;
+            let errors = plain
+                .iter()
+                .chain([drafted])
+                .filter_map(|report| report.error.as_ref());
+            if let Some(error) = errors.into_iter().next() {
+                let evidence = Evidence::fact(Section::Live, name, compared, false);
+                return Ok(evidence.failed(error));
+            }
             let plain = plain.first().map_or(&[][..], |report| &report.tokens);
             let equal = plain
                 .iter()

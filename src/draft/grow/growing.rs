@@ -40,6 +40,8 @@ pub(super) struct Growing<'g, 'a> {
     best: Vec<usize>,
     /// By slot, what was fed; `None` is the anchor.
     fed: Vec<Option<usize>>,
+    /// Whether a row's logits were no numbers.
+    broken: bool,
 }
 
 impl<'g, 'a> Growing<'g, 'a> {
@@ -58,7 +60,12 @@ impl<'g, 'a> Growing<'g, 'a> {
             candidates: Vec::new(),
             best: Vec::new(),
             fed: Vec::new(),
+            broken: false,
         }
+    }
+
+    pub(super) fn broken(&self) -> bool {
+        self.broken
     }
 
     /// Whether nodes are drawn. At temperature 0 there is nothing to draw: siblings would be equal.
@@ -151,8 +158,9 @@ impl<'g, 'a> Growing<'g, 'a> {
         if self.draws() {
             return self.draw(parent, &path, logits);
         }
-        let Ok(children) = self.children(&path, logits) else {
-            return Ok(());
+        let children = match self.children(&path, logits) {
+            Ok(children) => children,
+            Err(fault) => return self.close(fault),
         };
         let above = parent.map_or(0.0, |parent| self.candidates[parent].value);
         for (token, ln_share) in children {
@@ -187,8 +195,9 @@ impl<'g, 'a> Growing<'g, 'a> {
             counts: self.anchor.counts,
             path,
         };
-        let Ok(law) = self.chain.law(logits, &history) else {
-            return Ok(());
+        let law = match self.chain.law(logits, &history) {
+            Ok(law) => law,
+            Err(fault) => return self.close(fault),
         };
         let count = if parent.is_none() { self.width(1) } else { 1 };
         for _ in 0..count {
@@ -196,6 +205,12 @@ impl<'g, 'a> Growing<'g, 'a> {
             let node = Pick::Drawn.add(self.tree, above, q, self.anchor)?;
             self.add(parent, self.tree.token(node), 0.0);
         }
+        Ok(())
+    }
+
+    /// Gives a row no children.
+    fn close(&mut self, fault: Fault) -> Result<()> {
+        self.broken |= fault == Fault::NonFinite;
         Ok(())
     }
 

@@ -43,9 +43,14 @@ mod growing;
 #[cfg(test)]
 mod tests;
 
+use std::sync::Once;
+
 use super::{Anchor, Pick};
 use crate::{Matrix, TokenId, error::Result, sample::Chain, tree::DraftTree};
 use growing::Growing;
+
+/// A drafter that is broken in every row would say so in every round.
+static BROKEN: Once = Once::new();
 
 /// How a drafter grows trees.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -116,7 +121,8 @@ pub trait Feed {
 /// Grows `trees`, one empty tree for each of `anchors`, within its depth and nodes. `chains` are the
 /// requests' processing, one an anchor, for the rows that `feed` makes.
 ///
-/// A row without a law (logits that are no numbers, nothing left by the masks) gets no children.
+/// A row without a law (logits that are no numbers, nothing left by the masks) gets no children. The
+/// first of the former is warned of.
 ///
 /// # Errors
 /// If `feed` fails, or a draw answers outside of its law. The trees have what was grown before.
@@ -134,6 +140,13 @@ pub fn grow(
     let growing = parts.map(|((anchor, tree), chain)| Growing::new(shape, anchor, tree, chain));
     let mut growing: Vec<Growing<'_, '_>> = growing.collect();
     let grown = levels(&mut growing, feed);
+    if growing.iter().any(Growing::broken) {
+        BROKEN.call_once(|| {
+            tracing::warn!(
+                "a drafter's logits are not finite; nothing is drafted there (this is said once)"
+            )
+        });
+    }
     for one in &mut growing {
         one.plant()?;
     }

@@ -5,7 +5,10 @@ use std::fmt;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::model::config::{RopeConfig, RopeScaling};
+use crate::{
+    error::printable,
+    model::config::{RopeConfig, RopeScaling},
+};
 
 /// The report of `eyrie inspect`, with the same keys for targets and for heads; what does not
 /// apply is null or empty.
@@ -116,7 +119,7 @@ impl fmt::Display for Inspect {
             }
         }
         for warning in &self.warnings {
-            writeln!(f, "warning         {warning}")?;
+            writeln!(f, "warning         {}", printable(warning))?;
         }
         Ok(())
     }

@@ -25,7 +25,10 @@ pub(super) fn open(path: &Path) -> Result<Checkpoint, LoadError> {
     }
     let (mut file, len) = open_file(path)?;
     let mut magic = [0; 4];
-    if len < 4 || file.read_exact(&mut magic).is_err() || &magic != b"GGUF" {
+    if len < 4 || file.read_exact(&mut magic).is_err() {
+        return Err(unrecognised(format!("the file has {len} bytes")));
+    }
+    if &magic != b"GGUF" {
         let found = format!("the file starts with \"{}\"", magic.escape_ascii());
         return Err(unrecognised(found));
     }

@@ -1,6 +1,10 @@
 //! Drafting with an EAGLE head.
 
+use serde_json::json;
+use tempfile::TempDir;
+
 use super::{Ran, on_tt};
+use crate::eagle::heads::{e3, random};
 
 fn tokens(ran: &Ran) -> serde_json::Value {
     ran.result()["tokens"].clone()
@@ -81,4 +85,53 @@ fn what_a_head_leaves_open_or_does_not_fit_is_said_in_a_line() {
             assert!(ran.err.contains(part), "{more:?}: {}", ran.err);
         }
     }
+}
+
+#[test]
+fn a_head_of_no_numbers_drafts_nothing_and_says_so_once() {
+    let dir = TempDir::new().expect("a temporary folder");
+    let mut broken = random(e3(), 12);
+    let weights = broken.tensors.get_mut("norm.weight").expect("the norm");
+    weights.fill(f32::NAN);
+    broken.write_dir(dir.path(), &json!({}));
+    let path = dir.path().display().to_string();
+    let request = [
+        "--prompt",
+        "the cat sat",
+        "--temperature",
+        "1",
+        "--seed",
+        "4",
+    ];
+    let plain = on_tt(&request);
+    for more in [&[][..], &["--tree", "4x5x24"]] {
+        let ran = on_tt(&[&request[..], &["--draft", &path], more].concat());
+        assert_eq!(tokens(&ran), tokens(&plain));
+        let said = ran.err.lines().filter(|line| line.contains("not finite"));
+        assert_eq!(said.count(), 1, "{}", ran.err);
+    }
+}
+
+#[test]
+#[cfg(unix)]
+fn a_draft_that_would_be_waited_for_is_refused() {
+    let ran = on_tt(&["--prompt", "the", "--draft", "/dev/zero"]);
+    assert_eq!(ran.code, 1, "{}", ran.err);
+    assert!(ran.err.contains("not a regular file"), "{}", ran.err);
+}
+
+#[test]
+fn drafts_leave_room_for_tokens() {
+    let wide = [
+        "--draft",
+        "@tt",
+        "--tree",
+        "64x64x1024",
+        "--max-batch",
+        "600",
+    ];
+    let ran = on_tt(&[&wide[..], &["--prompt", "the", "--print-config"]].concat());
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    let config: serde_json::Value = serde_json::from_str(&ran.out).expect("JSON");
+    assert_eq!(config["kv_tokens"], 600 * 256);
 }

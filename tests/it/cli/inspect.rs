@@ -166,3 +166,15 @@ fn flags_of_heads_are_for_heads() {
     );
     failed(&["inspect", &head, "--model", &head], "an EAGLE head");
 }
+
+#[test]
+fn what_is_neither_model_nor_head_is_said_first() {
+    let (scratch, _, target) = head_and_target();
+    for (text, part) in [("", "has 0 bytes"), ("hello", "starts with \"hell\"")] {
+        let path = scratch.path().join("text");
+        std::fs::write(&path, text).expect("a file is written");
+        let ran = eyrie(&["inspect", &path.display().to_string(), "--model", &target]);
+        assert_eq!(ran.code, 1, "{}", ran.err);
+        assert!(ran.err.contains(part), "{part:?} is not in: {}", ran.err);
+    }
+}

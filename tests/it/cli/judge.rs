@@ -251,3 +251,26 @@ fn broken_builds_fail() {
         assert!(failed.contains(section), "{mutant}: {failed:?}");
     }
 }
+
+#[test]
+fn requests_that_fail_prove_nothing() {
+    let few = [
+        "--samples",
+        "20",
+        "--rule",
+        "match",
+        "--kv-tokens",
+        "8",
+        "--json",
+    ];
+    let ran = judge(&few);
+    assert_eq!(ran.code, 1, "{}", ran.err);
+    let rows = ran.lines()[0]["rows"].as_array().expect("rows").clone();
+    let live: Vec<&Value> = rows.iter().filter(|row| row["section"] == "live").collect();
+    assert_eq!(live.len(), 3);
+    for row in live {
+        assert_eq!(row["verdict"], "FAIL", "{row}");
+        let note = row["note"].as_str().expect("a note");
+        assert!(note.contains("kv-tokens 8"), "{row}");
+    }
+}

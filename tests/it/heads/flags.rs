@@ -203,6 +203,11 @@ fn norm_output_has_two_meanings_and_a_flag() {
     assert!(!old.norm_output && old.norm_before_head);
     let bare = with(options(Some(NormOutput::Head)), &e3(), said(false));
     assert!(!bare.norm_output && !bare.norm_before_head);
+    for head in [e3(), e1()] {
+        let options = options(Some(NormOutput::Head));
+        let parts = ["--head-norm-output", "no key norm_output"];
+        refused_with(dir(&head, |_, _| ()).path(), &TARGET, &options, &parts);
+    }
     assert!(
         bare.tensors()
             .iter()

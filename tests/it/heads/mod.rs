@@ -143,6 +143,8 @@ fn every_format_becomes_the_same_eagle3_head() {
         assert_eq!(values(&opened), expected, "{source:?}");
         let mut theirs = opened.config().clone();
         assert_eq!(theirs.source, source);
+        let says = |word| theirs.warnings.iter().any(|text| text.contains(word));
+        assert_eq!(says("eagle3.target_layers"), source == Source::Gguf);
         theirs.source = config.source;
         theirs.warnings.clear();
         if source == Source::Gguf {

@@ -121,6 +121,10 @@ impl Declared {
             max_position: size("eagle3.context_length")?,
             taps: Listed {
                 top: taps(metadata)?,
+                called: TAPS
+                    .into_iter()
+                    .find(|key| metadata.get(key).is_some())
+                    .or(Some(TAPS[0])),
                 nested: None,
             },
             tap_count: None,

@@ -165,6 +165,7 @@ fn flat(map: &Map<String, Value>) -> Result<Declared, Problem> {
     }
     declared.taps = Listed {
         top: top.or(layer_ids),
+        called: None,
         nested: nested_ids,
     };
     declared.use_taps = nested.flag("use_aux_hidden_state")?;
@@ -277,7 +278,10 @@ fn speculators(map: &Map<String, Value>, kind: &Value) -> Result<Declared, Probl
         });
         declared.target_hidden = outer.optional_size("target_hidden_size")?;
         let top = ids(&outer, "", IDS)?;
-        declared.taps = Listed { top, nested: None };
+        declared.taps = Listed {
+            top,
+            ..Listed::default()
+        };
         declared.norm_before_fc = Some(outer.flag("norm_before_fc")?.unwrap_or(false));
         declared.fc_norm = Some(outer.flag("fc_norm")?.unwrap_or(false));
         declared.norm_output = Some(outer.flag("norm_output")?.unwrap_or(false));

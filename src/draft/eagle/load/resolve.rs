@@ -120,6 +120,8 @@ impl Declared {
         let mut dropped = BTreeSet::new();
         let (norm_output, norm_before_head) = if eagle3 {
             self.output_norms(options, &mut dropped, &mut warnings)?
+        } else if options.norm_output.is_some() {
+            return Err(no_norm_output());
         } else {
             (false, has("norm.weight"))
         };
@@ -381,11 +383,7 @@ impl Declared {
     ) -> Result<(bool, bool), Problem> {
         let flat = matches!(self.source, Source::SpecForge | Source::SafeAiLab);
         match (self.norm_output, options.norm_output) {
-            (None, Some(_)) => Err(Problem::key(
-                "--head-norm-output",
-                "given",
-                "no such flag: the head has no key norm_output",
-            )),
+            (None, Some(_)) => Err(no_norm_output()),
             (Some(said), Some(NormOutput::Head)) => {
                 if !said {
                     dropped.insert("norm.weight".to_owned());
@@ -404,6 +402,11 @@ impl Declared {
             }
         }
     }
+}
+
+fn no_norm_output() -> Problem {
+    let accepted = "no such flag: the head has no key norm_output";
+    Problem::key("--head-norm-output", "given", accepted)
 }
 
 /// A norm that a key switches on and a tensor makes possible: both or neither.

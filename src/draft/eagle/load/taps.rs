@@ -8,6 +8,8 @@ use crate::model::load::Problem;
 pub(super) struct Listed {
     /// At top level: by the layer entered, for every engine that reads them there.
     pub(super) top: Option<Vec<usize>>,
+    /// What the file calls that list, if not as most do.
+    pub(super) called: Option<&'static str>,
     /// In `eagle_config`, where engines disagree.
     pub(super) nested: Option<Vec<usize>>,
 }
@@ -42,10 +44,11 @@ pub(super) fn decide(
     asked: Option<TapsConvention>,
     warnings: &mut Vec<String>,
 ) -> Result<Taps, Problem> {
+    let top = listed.called.unwrap_or(TOP);
     let (key, ids) = match (&listed.top, &listed.nested) {
-        (Some(ids), _) => (TOP, ids),
+        (Some(ids), _) => (top, ids),
         (None, Some(ids)) => (NESTED, ids),
-        (None, None) => return default(layers, fused, asked),
+        (None, None) => return default(top, layers, fused, asked),
     };
     if ids.len() != fused.taps {
         return Err(Problem::contradiction(
@@ -61,9 +64,9 @@ pub(super) fn decide(
             "different layers in ascending order",
         ));
     }
-    let convention = match (asked, key) {
+    let convention = match (asked, &listed.top) {
         (Some(asked), _) => asked,
-        (None, TOP) => TapsConvention::Input,
+        (None, Some(_)) => TapsConvention::Input,
         _ => match ruled(ids, layers) {
             Some(convention) => convention,
             None => {
@@ -128,7 +131,12 @@ pub(in crate::draft::eagle) fn usual(layers: usize) -> Option<[usize; 3]> {
     (taps[0] < taps[1] && taps[1] < taps[2]).then_some(taps)
 }
 
-fn default(layers: usize, fused: Fused, asked: Option<TapsConvention>) -> Result<Taps, Problem> {
+fn default(
+    key: &str,
+    layers: usize,
+    fused: Fused,
+    asked: Option<TapsConvention>,
+) -> Result<Taps, Problem> {
     if let Some(asked) = asked {
         return Err(Problem::key(
             "--taps-convention",
@@ -138,12 +146,12 @@ fn default(layers: usize, fused: Fused, asked: Option<TapsConvention>) -> Result
     }
     if fused.taps != 3 {
         let accepted = format!("a list of {} layers ({fused})", fused.taps);
-        return Err(Problem::missing(TOP, &accepted));
+        return Err(Problem::missing(key, &accepted));
     }
     match usual(layers) {
         Some(taps) => Ok((taps.to_vec(), TapsConvention::Default)),
         None => Err(Problem::missing(
-            TOP,
+            key,
             &format!(
                 "a list of 3 layers: by default they are [2, {}, {}] for a target of {layers} layers, which are not three",
                 layers / 2,
@@ -168,7 +176,10 @@ mod tests {
     ) -> Result<Taps, Problem> {
         let nested = Some(ids.to_vec());
         decide(
-            &Listed { top: None, nested },
+            &Listed {
+                nested,
+                ..Listed::default()
+            },
             layers,
             of(ids.len()),
             asked,

@@ -49,7 +49,10 @@ impl Header {
     pub fn read(file: &mut (impl Read + Seek), len: u64) -> Result<Self, Problem> {
         let io = |source| Problem::io("read the archive", source);
         let mut magic = [0; 4];
-        if len < 4 || file.read_exact(&mut magic).is_err() || &magic != b"PK\x03\x04" {
+        if len < 4 || file.read_exact(&mut magic).is_err() {
+            return Err(unrecognised(format!("the file has {len} bytes")));
+        }
+        if &magic != b"PK\x03\x04" {
             return Err(unrecognised(legacy(magic)));
         }
         file.rewind().map_err(io)?;
