@@ -10,18 +10,18 @@ use crate::{
 
 /// The sizes of a network that a pass is checked against.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Limits<'d> {
-    pub(super) vocab: usize,
-    pub(super) layers: usize,
+pub(crate) struct Limits<'d> {
+    pub(crate) vocab: usize,
+    pub(crate) layers: usize,
     /// Floats of a key of a token.
-    pub(super) width: usize,
+    pub(crate) width: usize,
     /// Where keys and values lie; `None` for host memory.
-    pub(super) device: Option<&'d Device>,
+    pub(crate) device: Option<&'d Device>,
 }
 
 impl Limits<'_> {
     /// Refuses tokens, taps and caches that do not exist for the network.
-    pub(super) fn check(&self, rows: &Rows, txn: &Txn<'_>, taps: &[usize]) -> Result<()> {
+    pub(crate) fn check(&self, rows: &Rows, txn: &Txn<'_>, taps: &[usize]) -> Result<()> {
         if let Some(token) = rows.tokens().iter().find(|t| **t as usize >= self.vocab) {
             let vocab = self.vocab;
             return Err(

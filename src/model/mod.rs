@@ -19,6 +19,7 @@ pub(crate) use attention::SelfAttention;
 pub(crate) use block::{Block, Pass, Scratch, Shape};
 pub use decoder::Forward;
 pub use dtype::Dtype;
+pub(crate) use limits::Limits;
 pub use linear::Linear;
 pub(crate) use mlp::Mlp;
 pub(crate) use plan::Plan;

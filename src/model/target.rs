@@ -77,6 +77,21 @@ pub struct LoadOptions {
     pub threads: Option<usize>,
 }
 
+impl LoadOptions {
+    /// The threads that are asked for.
+    pub(crate) fn pool(&self) -> Result<Threads> {
+        let refused = |accepted: String| ErrorKind::Setting {
+            name: "threads",
+            value: self.threads.unwrap_or_default().to_string(),
+            accepted,
+        };
+        if self.threads == Some(0) {
+            return Err(refused("accepted are 1 or more".to_owned()).into());
+        }
+        Ok(Threads::new(self.threads).map_err(|error| refused(error.to_string()))?)
+    }
+}
+
 /// A llama decoder on the CPU: weights as stored or converted, everything else in `f32`.
 #[derive(Debug)]
 pub struct Llama {
@@ -102,15 +117,7 @@ impl Llama {
         options: &LoadOptions,
         progress: &mut dyn FnMut(usize, usize),
     ) -> Result<Self> {
-        let refused = |accepted: String| ErrorKind::Setting {
-            name: "threads",
-            value: options.threads.unwrap_or_default().to_string(),
-            accepted,
-        };
-        if options.threads == Some(0) {
-            return Err(refused("accepted are 1 or more".to_owned()).into());
-        }
-        let threads = Threads::new(options.threads).map_err(|error| refused(error.to_string()))?;
+        let threads = options.pool()?;
         let mut reader = Reader {
             checkpoint,
             dtype: options.dtype,

@@ -13,8 +13,8 @@
 //! the file has them.
 
 use super::{
-    head::{Network, Norm, side_by_side},
-    parts::Parts,
+    head::{Network, side_by_side},
+    parts::{Norm, Parts},
 };
 use crate::{
     Matrix,
@@ -36,14 +36,11 @@ pub(super) struct Eagle1 {
 impl Eagle1 {
     pub(super) fn read(parts: &mut Parts<'_>) -> Result<Self> {
         let config = parts.config().clone();
-        let optional = |there: bool, name: &str, parts: &mut Parts<'_>| {
-            there.then(|| parts.norm(name)).transpose()
-        };
         Ok(Self {
             fc: parts.linear("fc", config.fc_bias)?,
-            embed_norm: optional(config.embed_norm, "embed_norm.weight", parts)?,
+            embed_norm: parts.norm_if(config.embed_norm, "embed_norm.weight")?,
             layers: parts.layers(0)?,
-            norm: optional(config.norm_before_head, "norm.weight", parts)?,
+            norm: parts.norm_if(config.norm_before_head, "norm.weight")?,
         })
     }
 }

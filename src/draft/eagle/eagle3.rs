@@ -14,8 +14,8 @@
 
 use super::{
     config::Feature,
-    head::{Network, Norm, side_by_side},
-    parts::Parts,
+    head::{Network, side_by_side},
+    parts::{Norm, Parts},
 };
 use crate::{
     Matrix,
@@ -53,13 +53,10 @@ impl Eagle3 {
         };
         let fc_norm = (0..taps).map(|tap| parts.norm(&format!("fc_norm.{tap}.weight")));
         let fc_norm = fc_norm.collect::<Result<_>>()?;
-        let optional = |there: bool, name: &str, parts: &mut Parts<'_>| {
-            there.then(|| parts.norm(name)).transpose()
-        };
         let fc = config.fc.then(|| parts.linear("fc", config.fc_bias));
         Ok(Self {
             fc: fc.transpose()?,
-            input_norm: optional(config.norm_before_fc, "input_norm.weight", parts)?,
+            input_norm: parts.norm_if(config.norm_before_fc, "input_norm.weight")?,
             fc_norm,
             hidden: config.hidden,
             input_layernorm: parts.norm("layers.0.input_layernorm.weight")?,
@@ -67,7 +64,7 @@ impl Eagle3 {
             norm_before_residual: config.norm_before_residual,
             first: parts.block(0, false)?,
             further: parts.layers(1)?,
-            norm: optional(config.norm_before_head, "norm.weight", parts)?,
+            norm: parts.norm_if(config.norm_before_head, "norm.weight")?,
             norm_output: config.norm_output,
         })
     }

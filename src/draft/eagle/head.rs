@@ -14,8 +14,8 @@ use crate::{
     Matrix, TokenId,
     cache::{KvCache, Txn},
     error::{ErrorKind, Result},
-    kernels::{Exec, Threads, rms_norm},
-    model::{Linear, LoadOptions, Pass, Plan, Rows, Shape, Target},
+    kernels::{Exec, Threads},
+    model::{Limits, Linear, LoadOptions, Pass, Plan, Rows, Shape, Target},
     sample::Chain,
 };
 
@@ -86,11 +86,7 @@ impl Head {
             Feature::Taps(taps) => taps.clone(),
             Feature::Final => vec![target.layers()],
         };
-        let threads = Threads::new(options.threads).map_err(|error| ErrorKind::Setting {
-            name: "threads",
-            value: options.threads.unwrap_or_default().to_string(),
-            accepted: error.to_string(),
-        })?;
+        let threads = options.pool()?;
         let mut parts = Parts::new(&config, source, options.dtype);
         let embed_tokens = (config.own_embedding)
             .then(|| parts.matrix("embed_tokens.weight", options.dtype))
@@ -163,9 +159,16 @@ impl Head {
     /// slots of `txn`. Row i of a sequence has token i + 1 and the feature of token i.
     ///
     /// # Errors
-    /// If a token or position does not exist, or the rows are not those of the transaction.
+    /// If a token or position does not exist, or the transaction is another's: its rows, or its cache.
     pub fn forward(&self, rows: &Rows, h: &Matrix, txn: &mut Txn<'_>) -> Result<Matrix> {
-        let embedded = self.embed(rows.tokens())?;
+        let limits = Limits {
+            vocab: self.config.vocab,
+            layers: self.config.layers,
+            width: self.config.kv_width(),
+            device: None,
+        };
+        limits.check(rows, txn, &[])?;
+        let embedded = self.embed(rows.tokens());
         let plan = Plan::new(rows, txn, &self.shape.rope, self.config.max_position)?;
         let keys = plan.keys();
         Ok(self.threads.run(rows.len() * self.work(), |exec| {
@@ -200,20 +203,15 @@ impl Head {
         self.network.fed_back(o)
     }
 
-    fn embed(&self, tokens: &[TokenId]) -> Result<Matrix> {
-        let vocab = self.config.vocab;
-        if let Some(token) = tokens.iter().find(|token| **token as usize >= vocab) {
-            let message = format!("token {token}, accepted are ids below {vocab}");
-            return Err(ErrorKind::Rows(message).into());
-        }
+    fn embed(&self, tokens: &[TokenId]) -> Matrix {
         let Some(own) = &self.embed_tokens else {
-            return Ok(self.target.embed(tokens));
+            return self.target.embed(tokens);
         };
         let mut embedded = Matrix::zeros(tokens.len(), self.config.hidden);
         for (i, token) in tokens.iter().enumerate() {
             own.row(*token as usize, embedded.row_mut(i));
         }
-        Ok(embedded)
+        embedded
     }
 
     /// Multiplications of a row, attention aside.
@@ -277,26 +275,6 @@ fn shape(config: &HeadConfig) -> Shape {
         head_dim: config.head_dim,
         eps: eps(config),
         rope: config.rope.rotary(config.head_dim),
-    }
-}
-
-/// An RMS norm with its weight.
-#[derive(Clone, Debug)]
-pub(super) struct Norm {
-    weight: Vec<f32>,
-    eps: f32,
-}
-
-impl Norm {
-    pub(super) fn new(weight: Vec<f32>, eps: f32) -> Self {
-        Self { weight, eps }
-    }
-
-    /// The norm of every row.
-    pub(super) fn of(&self, x: &Matrix) -> Matrix {
-        let mut out = Matrix::zeros(x.rows(), x.cols());
-        rms_norm(x.as_slice(), &self.weight, self.eps, out.as_mut_slice());
-        out
     }
 }
 

@@ -2,9 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use super::{config::HeadConfig, head::Norm};
+use super::config::HeadConfig;
 use crate::{
+    Matrix,
     error::{ErrorKind, Result},
+    kernels::rms_norm,
     model::{
         Block, Dtype, Linear, Mlp, SelfAttention,
         load::{LoadError, Stored},
@@ -69,7 +71,13 @@ impl<'a> Parts<'a> {
 
     pub(super) fn norm(&mut self, name: &str) -> Result<Norm> {
         let weight = self.vector(name)?;
-        Ok(Norm::new(weight, eps(self.config)))
+        let eps = eps(self.config);
+        Ok(Norm { weight, eps })
+    }
+
+    /// The norm `name` of a network that has it.
+    pub(super) fn norm_if(&mut self, there: bool, name: &str) -> Result<Option<Norm>> {
+        there.then(|| self.norm(name)).transpose()
     }
 
     pub(super) fn matrix(&mut self, name: &str, dtype: Dtype) -> Result<Linear> {
@@ -122,6 +130,22 @@ impl<'a> Parts<'a> {
                 down_proj: self.linear(&name("mlp.down_proj"), false)?,
             },
         })
+    }
+}
+
+/// An RMS norm with its weight.
+#[derive(Clone, Debug)]
+pub(super) struct Norm {
+    weight: Vec<f32>,
+    eps: f32,
+}
+
+impl Norm {
+    /// The norm of every row.
+    pub(super) fn of(&self, x: &Matrix) -> Matrix {
+        let mut out = Matrix::zeros(x.rows(), x.cols());
+        rms_norm(x.as_slice(), &self.weight, self.eps, out.as_mut_slice());
+        out
     }
 }
 

@@ -1,10 +1,10 @@
 //! Opening: from the files of a checkpoint to a checked table of tensors.
 
-use std::{collections::BTreeMap, io::Read, path::Path};
+use std::{collections::BTreeMap, path::Path};
 
 use super::{
     Checkpoint, LoadError, Problem, eos_ids, json, names,
-    table::{self, Table, open_file, read_json},
+    table::{self, Table, read_json},
 };
 use crate::model::config::{Config, Declared};
 
@@ -23,12 +23,11 @@ pub(super) fn open(path: &Path) -> Result<Checkpoint, LoadError> {
     if path.is_dir() {
         return directory(path);
     }
-    let (mut file, len) = open_file(path)?;
-    let mut magic = [0; 4];
-    if len < 4 || file.read_exact(&mut magic).is_err() {
-        return Err(unrecognised(format!("the file has {len} bytes")));
-    }
-    if &magic != b"GGUF" {
+    let Some(magic) = table::magic(path)? else {
+        let found = format!("the file has fewer than {} bytes", table::GGUF.len());
+        return Err(unrecognised(found));
+    };
+    if magic != table::GGUF {
         let found = format!("the file starts with \"{}\"", magic.escape_ascii());
         return Err(unrecognised(found));
     }
@@ -111,11 +110,7 @@ fn gguf_file(path: &Path) -> Result<Checkpoint, LoadError> {
     config.tied = !entries.contains_key("output.weight");
     let mut tensors = matched(path, &config, entries, names::canonical)?;
     for (name, entry) in &mut tensors {
-        if name.ends_with("q_proj.weight") {
-            entry.interleaved = Some(config.heads);
-        } else if name.ends_with("k_proj.weight") {
-            entry.interleaved = Some(config.kv_heads);
-        }
+        entry.interleave(name, config.heads, config.kv_heads);
     }
     let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty());
     Ok(Checkpoint {
@@ -179,19 +174,7 @@ fn matched(
             };
             return Err(problem.in_file(&entry.file));
         }
-        let norm = expected.len() == 1;
-        if entry.dtype.format().is_none() || (norm && !entry.dtype.is_float()) {
-            let problem = Problem::TensorType {
-                tensor: entry.name,
-                found: entry.dtype.name().to_owned(),
-                accepted: if norm {
-                    "f32, f16, bf16"
-                } else {
-                    "floats and GGML blocks"
-                },
-            };
-            return Err(problem.in_file(&entry.file));
-        }
+        entry.check_type()?;
         tensors.insert(name, entry);
     }
     let left = found.into_values().chain(odd);

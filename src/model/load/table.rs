@@ -53,6 +53,45 @@ impl Entry {
         }
         Ok(stored)
     }
+
+    /// Refuses types that have no values, and blocks where a norm is.
+    pub(crate) fn check_type(&self) -> Result<(), LoadError> {
+        let norm = self.shape.len() == 1;
+        if self.dtype.format().is_some() && (!norm || self.dtype.is_float()) {
+            return Ok(());
+        }
+        let problem = Problem::TensorType {
+            tensor: self.name.clone(),
+            found: self.dtype.name().to_owned(),
+            accepted: if norm {
+                "f32, f16, bf16"
+            } else {
+                "floats and GGML blocks"
+            },
+        };
+        Err(problem.in_file(&self.file))
+    }
+
+    /// Notes that the rows of queries and keys are interleaved, as GGUF files have them; `name` is
+    /// canonical.
+    pub(crate) fn interleave(&mut self, name: &str, heads: usize, kv_heads: usize) {
+        if name.ends_with("q_proj.weight") {
+            self.interleaved = Some(heads);
+        } else if name.ends_with("k_proj.weight") {
+            self.interleaved = Some(kv_heads);
+        }
+    }
+}
+
+/// What a GGUF file begins with.
+pub(crate) const GGUF: [u8; 4] = *b"GGUF";
+
+/// The first bytes of a file; `None` if it is shorter.
+pub(crate) fn magic(path: &Path) -> Result<Option<[u8; 4]>, LoadError> {
+    let (mut file, len) = open_file(path)?;
+    let mut magic = [0; 4];
+    let whole = len >= 4 && file.read_exact(&mut magic).is_ok();
+    Ok(whole.then_some(magic))
 }
 
 pub(crate) fn open_file(path: &Path) -> Result<(File, u64), LoadError> {

@@ -23,7 +23,6 @@ pub use vocab::Maps;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    io::Read,
     path::{Path, PathBuf},
 };
 
@@ -245,26 +244,9 @@ impl HeadCheckpoint {
         } = resolved;
         tensors.retain(|name, _| !dropped.contains(name));
         for (name, entry) in &mut tensors {
-            let norm = entry.shape.len() == 1;
-            if entry.dtype.format().is_none() || (norm && !entry.dtype.is_float()) {
-                let tensor = entry.name.clone();
-                let found = entry.dtype.name().to_owned();
-                let accepted = if norm {
-                    "f32, f16, bf16"
-                } else {
-                    "floats and GGML blocks"
-                };
-                return Err(Problem::TensorType {
-                    tensor,
-                    found,
-                    accepted,
-                }
-                .in_file(&entry.file));
-            }
-            if gguf && name.ends_with("q_proj.weight") {
-                entry.interleaved = Some(config.heads);
-            } else if gguf && name.ends_with("k_proj.weight") {
-                entry.interleaved = Some(config.kv_heads);
+            entry.check_type()?;
+            if gguf {
+                entry.interleave(name, config.heads, config.kv_heads);
             }
         }
         let path = path.to_owned();
@@ -401,9 +383,7 @@ fn unrecognised(found: String) -> Problem {
 }
 
 fn is_gguf(path: &Path) -> Result<bool, LoadError> {
-    let (mut file, len) = table::open_file(path)?;
-    let mut magic = [0; 4];
-    Ok(len >= 4 && file.read_exact(&mut magic).is_ok() && &magic == b"GGUF")
+    Ok(table::magic(path)? == Some(table::GGUF))
 }
 
 /// The metadata, if it is a GGUF file, and the tensors by the file's names.
