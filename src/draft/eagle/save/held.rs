@@ -235,7 +235,7 @@ fn windows(c: &HeadConfig) -> Option<String> {
 pub(super) fn single(x: f64) -> f32 {
     #[expect(
         clippy::cast_possible_truncation,
-        reason = "GGUF's floats are 32 bits wide"
+        reason = "what is computed with, and GGUF's floats, are 32 bits wide"
     )]
     let single = x as f32;
     single

@@ -5,6 +5,7 @@ use super::{
         config::HeadConfig, config::MapForm, config::Source, load::HeadCheckpoint, parts::eps,
     },
     error::SaveError,
+    held::single,
 };
 use crate::model::{
     config::{RopeConfig, RopeScaling},
@@ -33,6 +34,16 @@ pub(super) fn difference(
     let far = |(a, b): &(f32, f32)| a.to_bits().abs_diff(b.to_bits()) > 1;
     if let Some((a, b)) = turns(ours).into_iter().zip(turns(theirs)).find(far) {
         return Ok(Some(format!("a rotary frequency: {a} against {b}")));
+    }
+    let loud = [ours, theirs].map(|config| match config.rope.scaling {
+        RopeScaling::Yarn {
+            attention_factor, ..
+        } => single(attention_factor),
+        _ => 1.0,
+    });
+    if loud[0].to_bits() != loud[1].to_bits() {
+        let [one, other] = loud;
+        return Ok(Some(format!("attention_factor: {one} against {other}")));
     }
     for name in one.names() {
         if !equal(&one.stored(&name)?, &other.stored(&name)?) {
