@@ -4,6 +4,7 @@
 //! crate's plug-in point; [`propose`] is what stands between a plug-in and the round.
 
 pub mod eagle;
+mod forks;
 mod grow;
 mod model;
 mod ngram;

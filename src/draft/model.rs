@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use super::{Anchor, Drafter, Feed, Pick, Seen, Shape, Tip, grow};
+use super::{Anchor, Drafter, Feed, Pick, Seen, Shape, Tip, forks::Forks, grow};
 use crate::{
     Matrix, SeqId, TokenId,
     cache::{KvCache, Txn},
@@ -158,13 +158,11 @@ impl ModelDrafter {
         let mut feed = ModelFeed {
             names: seqs.iter().map(|(seq, _)| vec![*seq]).collect(),
             seqs,
-            forks: Vec::new(),
+            forks: Forks::default(),
             drafter: self,
         };
         let grown = grow(anchors, trees, &chains, shape, &mut feed);
-        for fork in feed.forks {
-            self.cache.release(fork);
-        }
+        feed.forks.release(&mut feed.drafter.cache);
         grown
     }
 }
@@ -177,7 +175,7 @@ struct ModelFeed<'d> {
     /// By anchor and slot, the sequence of the cache that ends with that row.
     names: Vec<Vec<SeqId>>,
     /// The sequences made for trees.
-    forks: Vec<SeqId>,
+    forks: Forks,
 }
 
 impl ModelFeed<'_> {
@@ -188,12 +186,7 @@ impl ModelFeed<'_> {
         let name = if self.drafter.shape.topk <= 1 {
             parent
         } else {
-            // Those of real sequences count up from 0.
-            let name = SeqId(u64::MAX - self.forks.len() as u64);
-            let cache = &mut self.drafter.cache;
-            cache.fork(parent, name, cache.committed(parent))?;
-            self.forks.push(name);
-            name
+            self.forks.fork(&mut self.drafter.cache, parent)?
         };
         names.push(name);
         Ok(name)

@@ -3,7 +3,7 @@
 use super::sequences::{Next, Sequences, extend};
 use crate::{
     Matrix, SeqId, TokenId,
-    draft::{Feed, Tip},
+    draft::{Feed, Tip, forks::Forks},
     error::Result,
 };
 
@@ -17,8 +17,8 @@ pub(super) struct Branches<'a> {
     anchors: &'a [Root],
     /// By anchor and slot.
     tips: Vec<Vec<Branch>>,
-    /// Sequences made so far; their names count down from the largest.
-    made: u64,
+    /// The sequences made for drafted rows.
+    forks: Forks,
 }
 
 /// An anchor to grow on.
@@ -46,38 +46,35 @@ impl<'a> Branches<'a> {
             sequences,
             tips: anchors.iter().map(|_| Vec::new()).collect(),
             anchors,
-            made: 0,
+            forks: Forks::default(),
         }
     }
 
     /// The anchors' rows, with all that wait before them.
-    fn roots(&mut self, tips: &[Tip]) -> Result<Option<Matrix>> {
+    fn roots(&mut self, tips: &[Tip]) -> Result<(Vec<SeqId>, Option<Matrix>)> {
         let batch = tips.iter().map(|tip| {
             let root = self.anchors[tip.anchor];
             (root.seq, root.waiting, Some(root.token))
         });
         let batch: Vec<_> = batch.collect();
-        self.sequences.feed(&batch)
+        let seqs = batch.iter().map(|(seq, ..)| *seq).collect();
+        Ok((seqs, self.sequences.feed(&batch)?))
     }
 
     /// Drafted rows, each at the end of a sequence that begins as its parent's.
-    fn drafts(&mut self, tips: &[Tip]) -> Result<Option<Matrix>> {
-        let parent = |tip: &Tip| &self.tips[tip.anchor][tip.parent.unwrap_or(0)];
-        let cache = self.sequences.cache();
+    fn drafts(&mut self, tips: &[Tip]) -> Result<(Vec<SeqId>, Option<Matrix>)> {
         let mut next = Vec::with_capacity(tips.len());
         for tip in tips {
-            let seq = SeqId(u64::MAX - self.made);
-            self.made += 1;
-            let parent = parent(tip);
-            cache.fork(parent.seq, seq, cache.committed(parent.seq))?;
+            let parent = &self.tips[tip.anchor][tip.parent.unwrap_or(0)];
             next.push(Next {
-                seq,
+                seq: self.forks.fork(self.sequences.cache(), parent.seq)?,
                 tokens: vec![tip.token],
                 features: &parent.feature,
             });
         }
         let head = self.sequences.head().clone();
-        extend(&head, self.sequences.cache(), &next)
+        let outputs = extend(&head, self.sequences.cache(), &next)?;
+        Ok((next.iter().map(|next| next.seq).collect(), outputs))
     }
 }
 
@@ -88,9 +85,8 @@ impl Feed for Branches<'_> {
     }
 
     fn feed(&mut self, tips: &[Tip]) -> Result<Option<Matrix>> {
-        let before = self.made;
         let first = tips.iter().all(|tip| tip.parent.is_none());
-        let outputs = if first {
+        let (seqs, outputs) = if first {
             self.roots(tips)?
         } else {
             self.drafts(tips)?
@@ -101,13 +97,8 @@ impl Feed for Branches<'_> {
         let head = self.sequences.head();
         let logits = head.logits(&outputs);
         let features = head.fed_back(outputs);
-        for (i, tip) in (0..).zip(tips) {
-            let seq = match tip.parent {
-                None => self.anchors[tip.anchor].seq,
-                Some(_) => SeqId(u64::MAX - before - i),
-            };
-            let row = usize::try_from(i).unwrap_or(usize::MAX);
-            let feature = features.row(row).to_vec();
+        for (i, (tip, seq)) in tips.iter().zip(seqs).enumerate() {
+            let feature = features.row(i).to_vec();
             self.tips[tip.anchor].push(Branch { seq, feature });
         }
         Ok(Some(logits))
@@ -116,8 +107,6 @@ impl Feed for Branches<'_> {
 
 impl Drop for Branches<'_> {
     fn drop(&mut self) {
-        for made in 0..self.made {
-            self.sequences.cache().release(SeqId(u64::MAX - made));
-        }
+        self.forks.release(self.sequences.cache());
     }
 }
