@@ -89,7 +89,7 @@ pub fn with_random_logits(
             bytes: numbers.flat_map(f32::to_le_bytes).collect(),
         })
     };
-    Head::new(config.clone(), &mut random, target, options)
+    Head::new(config, &mut random, target, options)
 }
 
 /// One way to put the head together.

@@ -120,7 +120,7 @@ pub fn judge(
 ) -> Result<Judgement> {
     let rules = settings.rules.iter().copied();
     let shapes: usize = rules.clone().map(Kind::shapes).sum();
-    let identities = live::identities(&settings.rules);
+    let identities = live.identities(&settings.rules);
     let all = shapes + settings.tests() + identities;
     let mut evidence: Vec<Evidence> = Vec::with_capacity(all);
     let mut take = |new: Evidence| {

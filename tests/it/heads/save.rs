@@ -92,8 +92,11 @@ fn save(
     conversion.save(format, out)
 }
 
-/// What a head computes: the configuration less where it came from, and all tensors as f32.
-fn meaning(head: &HeadCheckpoint) -> (HeadConfig, Vec<f32>, Vec<(String, Vec<usize>, Vec<u32>)>) {
+/// What a head computes: the configuration less where it came from, its frequencies, and all tensors
+/// as f32, by their bits.
+type Meaning = (HeadConfig, Vec<f32>, Vec<(String, Vec<usize>, Vec<u32>)>);
+
+fn meaning(head: &HeadCheckpoint) -> Meaning {
     let config = head.config();
     let frequencies = config.rope.frequencies(config.head_dim);
     let config = HeadConfig {
