@@ -170,7 +170,10 @@ fn flags_of_heads_are_for_heads() {
 #[test]
 fn what_is_neither_model_nor_head_is_said_first() {
     let (scratch, _, target) = head_and_target();
-    for (text, part) in [("", "fewer than 4 bytes"), ("hello", "starts with \"hell\"")] {
+    for (text, part) in [
+        ("", "fewer than 4 bytes"),
+        ("hello", "starts with \"hell\""),
+    ] {
         let path = scratch.path().join("text");
         std::fs::write(&path, text).expect("a file is written");
         let ran = eyrie(&["inspect", &path.display().to_string(), "--model", &target]);
