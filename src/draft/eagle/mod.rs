@@ -11,7 +11,7 @@
 //! | `drafter` | the drafter |
 //!
 //! Both versions draft chains and the trees of EAGLE-2 (Li et al. 2024, arXiv 2406.16858), which are
-//! grown by [`grow`](super::grow).
+//! grown by [`grow`](super::grow()).
 
 mod branches;
 pub mod config;

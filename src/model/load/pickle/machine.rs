@@ -1,7 +1,7 @@
 //! A stack machine for the part of the pickle language that a table of tensors is written in.
 //!
 //! It builds values and calls nothing. What it would have to call is one of the four names that
-//! [`object::Global`] knows, and for these it puts down what they would return. Objects lie in
+//! `Global` knows, and for these it puts down what they would return. Objects lie in
 //! one list and refer to each other by index, so that no nesting is deep, every
 //! byte of the pickle makes at most one small object.
 

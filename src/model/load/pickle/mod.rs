@@ -1,6 +1,6 @@
 //! `.bin` files as `torch.save` writes them: a zip archive of a pickle and of the raw storages.
 //!
-//! Nothing is executed: [`machine`] knows the opcodes and the names that a table of tensors needs,
+//! Nothing is executed: `machine` knows the opcodes and the names that a table of tensors needs,
 //! and refuses every other. Storages are never unpacked, they must lie in the file as they are, so
 //! that a tensor is a range of the file's bytes.
 
