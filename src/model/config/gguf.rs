@@ -60,18 +60,7 @@ pub(super) fn read(
     vocab: usize,
     factors: Option<Vec<f32>>,
 ) -> Result<Declared, Problem> {
-    const ARCHITECTURE: &str = "general.architecture";
-    match metadata.str(ARCHITECTURE)? {
-        Some("llama") => {}
-        Some(other) => {
-            return Err(Problem::key(
-                ARCHITECTURE,
-                format!("{other:?}"),
-                "\"llama\"",
-            ));
-        }
-        None => return Err(Problem::missing(ARCHITECTURE, "\"llama\"")),
-    }
+    of_architecture(metadata, "llama")?;
     for (key, only) in FIXED {
         if let Some(value) = metadata.get(key) {
             let number = number(value);
@@ -98,17 +87,7 @@ pub(super) fn read(
             None => derived_head_dim(&KEYS, hidden, heads)?,
         },
     };
-    for key in [VALUE_LENGTH, ROPE_DIMENSION] {
-        if let Some(other) = optional_size(metadata, key)?
-            && other != head_dim
-        {
-            return Err(Problem::contradiction(
-                format!("{key} is {other}"),
-                format!("the width of a head is {head_dim}"),
-                "the same number",
-            ));
-        }
-    }
+    of_width(metadata, &[VALUE_LENGTH, ROPE_DIMENSION], head_dim)?;
     if let Some(declared) = optional_size(metadata, KEYS.vocab)?
         && declared != vocab
     {
@@ -188,7 +167,34 @@ pub(crate) fn optional_size(metadata: &Metadata, key: &str) -> Result<Option<usi
         .ok_or_else(|| Problem::key(key, value, ACCEPTED))
 }
 
-fn size(metadata: &Metadata, key: &str) -> Result<usize, Problem> {
+/// Refuses metadata of another architecture.
+pub(crate) fn of_architecture(metadata: &Metadata, name: &str) -> Result<(), Problem> {
+    const KEY: &str = "general.architecture";
+    let accepted = format!("{name:?}");
+    match metadata.str(KEY)? {
+        Some(found) if found == name => Ok(()),
+        Some(other) => Err(Problem::key(KEY, format!("{other:?}"), &accepted)),
+        None => Err(Problem::missing(KEY, &accepted)),
+    }
+}
+
+/// Refuses one of `keys`, where it is there, that is not the width of a head.
+pub(crate) fn of_width(metadata: &Metadata, keys: &[&str], head_dim: usize) -> Result<(), Problem> {
+    for key in keys {
+        if let Some(other) = optional_size(metadata, key)?
+            && other != head_dim
+        {
+            return Err(Problem::contradiction(
+                format!("{key} is {other}"),
+                format!("the width of a head is {head_dim}"),
+                "the same number",
+            ));
+        }
+    }
+    Ok(())
+}
+
+pub(crate) fn size(metadata: &Metadata, key: &str) -> Result<usize, Problem> {
     optional_size(metadata, key)?.ok_or_else(|| Problem::missing(key, "a positive integer"))
 }
 

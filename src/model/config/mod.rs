@@ -7,7 +7,7 @@ mod gguf;
 mod json;
 mod rope;
 
-pub(crate) use gguf::{number, optional_size};
+pub(crate) use gguf::{number, of_architecture, of_width, optional_size, size};
 pub(crate) use json::Fields;
 pub use rope::{RopeConfig, RopeScaling};
 

@@ -10,7 +10,6 @@ use crate::model::config::{Config, Declared};
 
 const CONFIG: &str = "config.json";
 const GENERATION: &str = "generation_config.json";
-const ROPE_FACTORS: &str = "rope_freqs.weight";
 
 const ACCEPTED: &str =
     "a directory with config.json and model.safetensors (or its index), or a GGUF file";
@@ -93,13 +92,7 @@ fn directory(dir: &Path) -> Result<Checkpoint, LoadError> {
 
 fn gguf_file(path: &Path) -> Result<Checkpoint, LoadError> {
     let (metadata, mut entries) = table::gguf(path)?;
-    let factors = match entries.remove(ROPE_FACTORS) {
-        None => None,
-        Some(entry) => {
-            let stored = entry.read(ROPE_FACTORS)?;
-            Some(stored.floats().map_err(|p| p.in_file(path))?)
-        }
-    };
+    let factors = table::rope_factors(&mut entries, path)?;
     let vocab = embedding_rows(&entries).map_err(|p| p.in_file(path))?;
     let Declared {
         mut config,

@@ -94,6 +94,16 @@ pub(crate) fn magic(path: &Path) -> Result<Option<[u8; 4]>, LoadError> {
     Ok(whole.then_some(magic))
 }
 
+/// Takes the divisors of rotary frequencies out of a GGUF file's tensors, if it has some.
+pub(crate) fn rope_factors(table: &mut Table, path: &Path) -> Result<Option<Vec<f32>>, LoadError> {
+    const NAME: &str = "rope_freqs.weight";
+    let read = |entry: Entry| {
+        let stored = entry.read(NAME)?;
+        stored.floats().map_err(|problem| problem.in_file(path))
+    };
+    table.remove(NAME).map(read).transpose()
+}
+
 pub(crate) fn open_file(path: &Path) -> Result<(File, u64), LoadError> {
     let fail = |source| Problem::io("open it", source).in_file(path);
     file::open(path).map_err(fail)

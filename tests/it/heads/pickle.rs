@@ -3,7 +3,7 @@
 use std::io::Cursor;
 
 use eyrie::model::load::pickle::Header;
-use eyrie_fixtures::pickle::File;
+use eyrie_fixtures::{head::tiny, pickle::File};
 
 use super::*;
 
@@ -217,17 +217,7 @@ fn archives_that_lie() {
 /// Bytes of the directory are changed one by one: an error, or the same tensors within the file.
 #[test]
 fn no_byte_of_an_archive_is_trusted() {
-    let head = Head {
-        hidden: 4,
-        target_hidden: 4,
-        heads: 2,
-        kv_heads: 1,
-        head_dim: 2,
-        intermediate: 2,
-        vocab: 4,
-        tokens: Some(vec![1, 3]),
-        ..e3()
-    };
+    let head = tiny();
     let bytes = head.pickle().bytes();
     read(&bytes).unwrap();
     for at in 0..bytes.len() {

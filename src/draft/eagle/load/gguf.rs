@@ -6,7 +6,7 @@ use super::{
     taps::Listed,
 };
 use crate::model::{
-    config::{RopeConfig, RopeScaling, number, optional_size},
+    config::{RopeConfig, RopeScaling, number, of_architecture, of_width, optional_size, size},
     load::{Problem, gguf::Metadata},
 };
 
@@ -52,21 +52,8 @@ impl Declared {
     /// # Errors
     /// A [`Problem`] that names the key, its value and what would be accepted.
     pub fn from_gguf(metadata: &Metadata, factors: Option<Vec<f32>>) -> Result<Self, Problem> {
-        const ARCHITECTURE: &str = "general.architecture";
-        match metadata.str(ARCHITECTURE)? {
-            Some("eagle3") => {}
-            Some(other) => {
-                return Err(Problem::key(
-                    ARCHITECTURE,
-                    format!("{other:?}"),
-                    "\"eagle3\"",
-                ));
-            }
-            None => return Err(Problem::missing(ARCHITECTURE, "\"eagle3\"")),
-        }
-        let size = |key: &str| {
-            optional_size(metadata, key)?.ok_or_else(|| Problem::missing(key, "a positive integer"))
-        };
+        of_architecture(metadata, "eagle3")?;
+        let size = |key: &str| size(metadata, key);
         let hidden = size(HIDDEN)?;
         let heads = size(HEADS)?;
         let head_dim = match (
@@ -77,17 +64,7 @@ impl Declared {
             (None, None) if hidden.is_multiple_of(heads) => hidden / heads,
             (None, None) => return Err(Problem::missing(KEY_LENGTH, "the width of a head")),
         };
-        for key in [VALUE_LENGTH, ROTARY] {
-            if let Some(other) = optional_size(metadata, key)?
-                && other != head_dim
-            {
-                return Err(Problem::contradiction(
-                    format!("{key} is {other}"),
-                    format!("the width of a head is {head_dim}"),
-                    "the same number",
-                ));
-            }
-        }
+        of_width(metadata, &[VALUE_LENGTH, ROTARY], head_dim)?;
         let mut warnings = Vec::new();
         let theta = metadata.float(THETA)?.unwrap_or_else(|| {
             warnings.push(format!("key {THETA} is missing; 10000 is its default"));

@@ -35,7 +35,6 @@ use names::Role;
 
 const CONFIG: &str = "config.json";
 const PICKLE: &str = "pytorch_model.bin";
-const ROPE_FACTORS: &str = "rope_freqs.weight";
 const EMBEDDING: &str = "embed_tokens.weight";
 const HEAD: &str = "lm_head.weight";
 const ACCEPTED: &str =
@@ -120,14 +119,8 @@ impl Files {
         let count = table.len();
         let (mut declared, config_path) = match &metadata {
             Some(metadata) => {
-                let factors = table.remove(ROPE_FACTORS);
-                let factors = factors.map(|entry| {
-                    entry
-                        .read(ROPE_FACTORS)?
-                        .floats()
-                        .map_err(|p| p.in_file(path))
-                });
-                let declared = Declared::from_gguf(metadata, factors.transpose()?);
+                let factors = table::rope_factors(&mut table, path)?;
+                let declared = Declared::from_gguf(metadata, factors);
                 (declared.map_err(|p| p.in_file(path))?, path.to_owned())
             }
             None => {
