@@ -2,3 +2,4 @@
 
 pub mod cover;
 pub mod grid;
+pub mod host;

@@ -5,6 +5,7 @@ use std::{path::PathBuf, process::ExitCode};
 use anyhow::Context;
 use clap::{Parser, Subcommand};
 use eyrie_fixtures::Fixture;
+use xtask::host::{self, HostJob};
 
 /// Long jobs that are not tests.
 #[derive(Debug, Parser)]
@@ -32,6 +33,12 @@ enum Job {
         /// Folder to write
         dir: PathBuf,
     },
+    /// Make mistral.rs with the `speculative` feature; then build, test, serve or measure it
+    Host {
+        /// Nothing: make it only
+        #[command(subcommand)]
+        job: Option<HostJob>,
+    },
 }
 
 fn main() -> anyhow::Result<ExitCode> {
@@ -47,6 +54,10 @@ fn main() -> anyhow::Result<ExitCode> {
             };
             tiny.write_dir(&dir)
                 .with_context(|| dir.display().to_string())?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Job::Host { job } => {
+            host::run(job.as_ref())?;
             Ok(ExitCode::SUCCESS)
         }
     }
