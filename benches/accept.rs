@@ -113,6 +113,7 @@ fn law(vocab: usize, row: u64, apart: f32) -> Dist {
     let chain = Chain::new(params, vocab, vocab, vec![]).expect("no bias");
     let history = History {
         counts: &Counts::new(&[]),
+        tokens: &[],
         path: &[],
     };
     chain.law(&logits, &history).expect("finite logits")

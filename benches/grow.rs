@@ -99,6 +99,7 @@ fn children(c: &mut Criterion) {
         group.throughput(Throughput::Elements(vocab as u64));
         let history = eyrie::sample::History {
             counts: &Counts::new(&[]),
+            tokens: &[],
             path: &[],
         };
         let law = chain(vocab, 1.0).law(&row(vocab, 3), &history);

@@ -64,6 +64,7 @@ fn run(
             n: 1,
             logprobs: None,
             drafter_off: false,
+            processors: Vec::new(),
         };
         engine.submit(request).expect("valid");
     }

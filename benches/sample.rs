@@ -79,6 +79,7 @@ fn laws(c: &mut Criterion) {
     let counts = Counts::new(&prompt);
     let history = History {
         counts: &counts,
+        tokens: &prompt,
         path: &[3, 4, 5],
     };
     for (name, raw) in cases {
@@ -116,6 +117,7 @@ fn choices(c: &mut Criterion) {
     let counts = Counts::new(&[]);
     let history = History {
         counts: &counts,
+        tokens: &[],
         path: &[],
     };
     let keyed = Keyed::new(1);

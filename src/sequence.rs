@@ -11,12 +11,14 @@ use crate::{
 };
 
 /// A token that reached the user, with the text that became certain with it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Delivered {
     /// The token.
     pub token: TokenId,
     /// Text to print now; often empty, see [`Ending`].
     pub text: String,
+    /// Its log-probability and the likeliest tokens', if they were asked for.
+    pub logprob: Option<Logprob>,
 }
 
 /// What may be known of a sequence while guessing.
@@ -179,8 +181,8 @@ impl Sequence {
     pub fn deliver(&mut self, token: TokenId, logprob: Option<Logprob>) -> Delivered {
         self.tokens.push(token);
         self.counts.push(token);
-        if let (Some(list), Some(entry)) = (&mut self.logprobs, logprob) {
-            list.push(entry);
+        if let (Some(list), Some(entry)) = (&mut self.logprobs, &logprob) {
+            list.push(entry.clone());
         }
         let text = match self.ending.push(token) {
             Ok(pushed) => {
@@ -192,7 +194,11 @@ impl Sequence {
                 String::new()
             }
         };
-        Delivered { token, text }
+        Delivered {
+            token,
+            text,
+            logprob,
+        }
     }
 
     /// Ends it because no next token can be chosen; the error names the token's index in prompt

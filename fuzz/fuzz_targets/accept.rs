@@ -82,6 +82,7 @@ impl Row {
             Chain::new(params, VOCAB, VOCAB, vec![]).expect("bans are below the vocabulary");
         let history = History {
             counts: &Counts::new(&[]),
+            tokens: &[],
             path: &[],
         };
         chain.law(&logits, &history)

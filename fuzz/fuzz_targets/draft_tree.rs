@@ -76,6 +76,7 @@ impl Case {
             &logits,
             &History {
                 counts: &Counts::new(&[]),
+                tokens: &[],
                 path: &[],
             },
         )

@@ -9,25 +9,23 @@ use anyhow::{Context, Result};
 use clap::ValueEnum;
 
 use super::{
-    args::{Device, GenerateArgs, PickKind},
+    args::{Device, GenerateArgs},
     error::Unwritable,
     jobs::jobs,
     models::Models,
     output::{Form, Output},
     plan::Plan,
+    prepare::load,
     session::{Session, Totals},
 };
-use crate::{
-    judge::Kind,
-    request::Resolver,
-    schedule::{Engine, Parts},
-};
+use crate::schedule::Engine;
 
 /// Runs the command; false if a request failed.
 pub(super) fn run(args: &GenerateArgs) -> Result<bool> {
     let mut plan = Plan::new(args)?;
     let jobs = jobs(&plan)?;
     let models = Models::open(&mut plan.setup)?;
+    models.warn();
     if args.print_config {
         models.measure(&mut plan.setup)?;
         let mut out = std::io::stdout().lock();
@@ -41,30 +39,9 @@ pub(super) fn run(args: &GenerateArgs) -> Result<bool> {
             Some(BufWriter::new(file))
         }
     };
-    let kv_tokens = models.kv_tokens;
-    let loaded = models.load(&plan.setup)?;
-    plan.setup.measured(loaded.target.row_invariant());
-    let pick = plan.setup.pick.unwrap_or(PickKind::Coupled);
-    let (drafter, target) = (loaded.drafter(pick.into()), loaded.target);
-    let opened = models.target;
-    let (eos, valid) = (opened.eos(), opened.valid());
-    let resolver = Resolver {
-        tokenizer: opened.tokenizer.clone(),
-        chat: opened.chat,
-        valid,
-        context: target.context(),
-        kv_tokens,
-    };
-    let parts = Parts {
-        target,
-        text: opened.tokenizer,
-        eos,
-        valid,
-        drafter,
-        rule: Kind::from(plan.rule).rule(),
-    };
-    let options = plan.setup.options(kv_tokens);
-    let engine = Engine::new(parts, options)?;
+    let prepared = load(models, plan.setup, plan.rule)?;
+    plan.setup = prepared.setup;
+    let engine = Engine::new(prepared.parts, prepared.options)?;
     let choices: Vec<usize> = jobs.iter().map(|job| job.choices()).collect();
     let form = match (plan.json, choices[..] == [1] && plan.requests.is_none()) {
         (true, _) => Form::Json,
@@ -77,7 +54,7 @@ pub(super) fn run(args: &GenerateArgs) -> Result<bool> {
     }
     let session = Session {
         engine,
-        resolver,
+        resolver: prepared.resolver,
         plan: &plan,
         output: Output::new(form, choices),
         trace,

@@ -64,6 +64,7 @@ pub(super) fn run(args: &JudgeArgs) -> Result<u8> {
         mutant,
     };
     let models = Models::open(&mut config.setup)?;
+    models.warn();
     if args.print_config {
         models.measure(&mut config.setup)?;
         let mut out = std::io::stdout().lock();

@@ -170,6 +170,8 @@ pub(super) struct Models {
     draft_rows: usize,
     /// Tokens of each cache, as the setup has them now.
     pub(super) kv_tokens: usize,
+    /// What is to be said of them.
+    pub(super) warnings: Vec<String>,
 }
 
 impl Models {
@@ -183,11 +185,14 @@ impl Models {
             head: None,
             draft_rows: 0,
             kv_tokens: 0,
+            warnings: Vec::new(),
         };
         match (setup.drafter, &setup.draft) {
             (DrafterKind::Model, Some(path)) if !same(path, &setup.model) => {
                 let draft = Opened::of("--draft", path)?;
-                agree(&models.target, &draft, path, setup.allow_tokenizer_mismatch)?;
+                let allow = setup.allow_tokenizer_mismatch;
+                let finding = agree(&models.target, &draft, path, allow)?;
+                models.warnings.extend(finding);
                 models.draft = Some(draft);
             }
             (DrafterKind::Eagle, Some(path)) => {
@@ -202,15 +207,13 @@ impl Models {
             }
             _ => {}
         }
-        let draft = models.draft.iter();
-        for warning in draft.chain([&models.target]).flat_map(|m| &m.warnings) {
-            say("warning", warning);
-        }
+        let opened = models.draft.iter().chain([&models.target]);
+        let mut told: Vec<String> = opened.flat_map(|m| &m.warnings).cloned().collect();
         if let (Some(head), Some(path)) = (&models.head, &setup.draft) {
-            for warning in &head.config().warnings {
-                say("warning", &format!("{}: {warning}", path.display()));
-            }
+            let warnings = head.config().warnings.iter();
+            told.extend(warnings.map(|warning| format!("{}: {warning}", path.display())));
         }
+        models.warnings.append(&mut told);
         let draft_width = models.draft_width(setup);
         // Drafts of a head live beside its sequences; chains of a model become part of them.
         let beside = setup.tree.is_some() || models.head.is_some();
@@ -238,6 +241,13 @@ impl Models {
             }
             (None, DrafterKind::Model) => self.draft.as_ref().unwrap_or(&self.target).kv_bytes(),
             (None, _) => 0,
+        }
+    }
+
+    /// Says what is to be said of them.
+    pub(super) fn warn(&self) {
+        for warning in &self.warnings {
+            say("warning", warning);
         }
     }
 
@@ -335,16 +345,16 @@ fn same(a: &Path, b: &Path) -> bool {
     }
 }
 
-/// Refuses a draft model whose token ids mean something else.
-fn agree(target: &Opened, draft: &Opened, path: &Path, allow: bool) -> Result<()> {
+/// Refuses a draft model whose token ids mean something else; else what is to be said of a difference.
+fn agree(target: &Opened, draft: &Opened, path: &Path, allow: bool) -> Result<Option<String>> {
     let (fits, finding) = match (&target.tokenizer, &draft.tokenizer) {
-        (None, None) => return Ok(()),
+        (None, None) => return Ok(None),
         (Some(_), None) => (false, "has no tokenizer, and the target has one".to_owned()),
         (None, Some(_)) => (false, "has a tokenizer, and the target has none".to_owned()),
         (Some(ours), Some(theirs)) => {
             let differences = ours.differences(theirs);
             if differences.agreement == Agreement::Same {
-                return Ok(());
+                return Ok(None);
             }
             let tail = matches!(differences.agreement, Agreement::Tail { .. });
             (tail, format!("{differences} (target against draft model)"))
@@ -354,8 +364,7 @@ fn agree(target: &Opened, draft: &Opened, path: &Path, allow: bool) -> Result<()
     if !fits && !allow {
         bail!("{finding}; --allow-tokenizer-mismatch uses it all the same");
     }
-    say("warning", &finding);
-    Ok(())
+    Ok(Some(finding))
 }
 
 impl From<Dtype> for model::Dtype {

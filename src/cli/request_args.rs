@@ -6,7 +6,11 @@ use anyhow::{Context, Result};
 use clap::Args;
 
 use super::error::usage;
-use crate::{TokenId, request::RequestSpec, sample::RawParams};
+use crate::{
+    TokenId,
+    request::RequestSpec,
+    sample::{RawParams, Semantics},
+};
 
 /// Flags of one request, without the seed, which --requests has too.
 #[derive(Clone, Debug, Default, Args)]
@@ -91,6 +95,9 @@ pub struct RequestArgs {
     /// Decode this request without drafts
     #[arg(long)]
     pub drafter_off: bool,
+    /// Parameters and stops mean what they mean in mistral.rs
+    #[arg(long)]
+    pub host_semantics: bool,
 }
 
 impl RequestArgs {
@@ -132,6 +139,12 @@ impl RequestArgs {
                 frequency_penalty: self.frequency_penalty.unwrap_or(neutral.frequency_penalty),
                 logit_bias,
                 min_tokens: self.min_tokens.unwrap_or(neutral.min_tokens),
+                dry: None,
+                semantics: if self.host_semantics {
+                    Semantics::Host
+                } else {
+                    Semantics::Eyrie
+                },
             },
             stop: self.stop.clone(),
             stop_id: self.stop_id.clone(),

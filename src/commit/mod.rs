@@ -32,7 +32,7 @@ pub fn deliver(
     let mut logprobs = logprobs.into_iter();
     let path = verdict.path.iter().map(|node| tree.token(*node));
     let mut delivered = Vec::new();
-    for chosen in path.map(Ok).chain([verdict.next]) {
+    for chosen in path.map(Ok).chain([verdict.next.clone()]) {
         if seq.ended() {
             break;
         }
@@ -51,7 +51,7 @@ pub fn deliver(
         drafted,
         parents,
         accepted,
-        next: verdict.next.ok(),
+        next: verdict.next.as_ref().ok().copied(),
         ms: StageMillis::default(),
     };
     seq.count_round(RoundCount {

@@ -48,6 +48,7 @@ fn request(stop: Vec<String>, min_tokens: usize) -> Request {
         n: 1,
         logprobs: None,
         drafter_off: false,
+        processors: Vec::new(),
     }
 }
 

@@ -155,7 +155,12 @@ impl<'a> Drive<'a> {
     /// The target's law after what `counts` has and `path`, of which one is not empty.
     fn p(&self, counts: &Counts, path: &[TokenId]) -> Result<Dist, Fault> {
         let row = self.target.row(&BEFORE, path);
-        self.chain.law(row, &History { counts, path })
+        let history = History {
+            counts,
+            tokens: &BEFORE,
+            path,
+        };
+        self.chain.law(row, &history)
     }
 
     fn chunk(&self, samples: std::ops::Range<usize>, seed: u64) -> Result<Driven> {

@@ -107,9 +107,11 @@ fn law(chain: &Chain) -> Result<Vec<f64>> {
     let p = |more: &[TokenId]| {
         let mut counts = Counts::new(&PROMPT);
         more.iter().for_each(|token| counts.push(*token));
-        let logits = TARGET.logits(&[&PROMPT, more].concat());
+        let tokens = &[&PROMPT, more].concat();
+        let logits = TARGET.logits(tokens);
         let history = History {
             counts: &counts,
+            tokens,
             path: &[],
         };
         chain.law(&logits, &history)
@@ -215,5 +217,6 @@ pub(super) fn request(prompt: &[TokenId]) -> Request {
         n: 1,
         logprobs: None,
         drafter_off: false,
+        processors: Vec::new(),
     }
 }

@@ -117,8 +117,14 @@ impl Model {
     #[must_use]
     pub fn law(&self, path: &[TokenId]) -> Dist {
         let logits = mixed(self.seed, self.vocab, self.spread, path);
-        let counts = &Counts::new(&[0]);
-        let law = self.chain.law(&logits, &History { counts, path });
+        let tokens = &[0];
+        let counts = &Counts::new(tokens);
+        let history = History {
+            counts,
+            tokens,
+            path,
+        };
+        let law = self.chain.law(&logits, &history);
         law.expect("finite logits, and a token that is not banned")
     }
 }
@@ -277,7 +283,7 @@ impl Setting {
 /// # Errors
 /// If it has no next token.
 pub fn emitted(tree: &DraftTree, verdict: &Verdict) -> Result<Vec<TokenId>, String> {
-    let next = verdict.next.map_err(|fault| fault.to_string())?;
+    let next = *verdict.next.as_ref().map_err(ToString::to_string)?;
     let path = verdict.path.iter().map(|&node| tree.token(node));
     Ok(path.chain([next]).collect())
 }

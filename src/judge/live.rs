@@ -315,6 +315,7 @@ impl Judged<'_> {
                 output.iter().for_each(|token| counts.push(*token));
                 let history = History {
                     counts: &counts,
+                    tokens: &all[..=*at],
                     path: &[],
                 };
                 laws.push(chain.law(logits.row(at - begin), &history)?);

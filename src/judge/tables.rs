@@ -66,20 +66,28 @@ pub struct TableRows<'a> {
     pub tree: &'a DraftTree,
 }
 
+impl TableRows<'_> {
+    fn history<'h>(&'h self, path: &'h [TokenId]) -> History<'h> {
+        History {
+            counts: self.counts,
+            tokens: self.tokens,
+            path,
+        }
+    }
+}
+
 impl TargetRows for TableRows<'_> {
     fn law(&mut self, at: Option<Node>) -> Result<Dist, Fault> {
         let path = &path(self.tree, at);
-        let counts = self.counts;
         let row = self.table.row(self.tokens, path);
-        self.chain.law(row, &History { counts, path })
+        self.chain.law(row, &self.history(path))
     }
 
     #[cfg(feature = "mutants")]
     fn misread(&mut self, at: Option<Node>, how: crate::sample::Misreading) -> Result<Dist, Fault> {
         let path = &path(self.tree, at);
-        let counts = self.counts;
         let row = self.table.row(self.tokens, path);
-        how.law(self.chain, row, &History { counts, path })
+        how.law(self.chain, row, &self.history(path))
     }
 }
 
@@ -158,6 +166,7 @@ impl TableDrafter {
     fn law(&self, chain: &Chain, anchor: &Anchor<'_>, path: &[TokenId]) -> Result<Dist, Fault> {
         let history = History {
             counts: anchor.counts,
+            tokens: anchor.tokens,
             path,
         };
         let row = self.table.row(anchor.tokens, path);

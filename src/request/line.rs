@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value};
 
 use super::{RequestError, RequestSpec};
-use crate::{TokenId, json, text::Message};
+use crate::{TokenId, json, sample::Semantics, text::Message};
 
 type Result<T> = std::result::Result<T, RequestError>;
 
@@ -62,6 +62,13 @@ impl RequestSpec {
                 "n" => spec.n = at.count()?,
                 "logprobs" => spec.logprobs = Some(at.count()?),
                 "drafter_off" => spec.drafter_off = at.flag()?,
+                "host_semantics" => {
+                    sampling.semantics = if at.flag()? {
+                        Semantics::Host
+                    } else {
+                        Semantics::Eyrie
+                    };
+                }
                 _ => return Err(RequestError::UnknownField(field.clone())),
             }
         }

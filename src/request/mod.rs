@@ -16,7 +16,12 @@ pub use error::RequestError;
 pub use resolve::Resolver;
 pub use spec::RequestSpec;
 
-use crate::{TokenId, sample::SamplingParams};
+use std::sync::Arc;
+
+use crate::{
+    TokenId,
+    sample::{Processor, SamplingParams},
+};
 
 /// A validated request.
 #[derive(Clone, Debug)]
@@ -43,6 +48,8 @@ pub struct Request {
     pub logprobs: Option<usize>,
     /// Decode without drafts.
     pub drafter_off: bool,
+    /// What changes the scores beside the parameters, in this order.
+    pub processors: Vec<Arc<dyn Processor>>,
 }
 
 /// A seed from the system, below 2^53 so that every JSON reader keeps it exactly.

@@ -47,6 +47,7 @@ impl Resolver {
             n: spec.n,
             logprobs: spec.logprobs,
             drafter_off: spec.drafter_off,
+            processors: Vec::new(),
         };
         request.check(&Limits {
             vocab: self.valid,

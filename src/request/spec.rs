@@ -5,7 +5,7 @@ use serde::{Serialize, Serializer, ser::SerializeMap};
 use super::RequestError;
 use crate::{
     TokenId,
-    sample::{RawParams, SamplingParams},
+    sample::{RawParams, SamplingParams, Semantics},
     text::Message,
 };
 
@@ -15,7 +15,7 @@ const MAX_CHOICES: usize = 65_536;
 const MAX_LOGPROBS: usize = 256;
 
 /// The fields of a request line.
-pub(super) const FIELDS: [&str; 23] = [
+pub(super) const FIELDS: [&str; 24] = [
     "id",
     "prompt",
     "prompt_ids",
@@ -39,6 +39,7 @@ pub(super) const FIELDS: [&str; 23] = [
     "n",
     "logprobs",
     "drafter_off",
+    "host_semantics",
 ];
 
 /// A request as its author writes it: the flags of `generate`, or one line of a requests file.
@@ -217,6 +218,7 @@ impl Serialize for RequestSpec {
         map.serialize_entry("n", &self.n)?;
         map.serialize_entry("logprobs", &self.logprobs)?;
         map.serialize_entry("drafter_off", &self.drafter_off)?;
+        map.serialize_entry("host_semantics", &(p.semantics == Semantics::Host))?;
         map.end()
     }
 }

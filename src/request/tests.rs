@@ -9,7 +9,7 @@ fn refusal(line: &str) -> String {
 
 /// A value of every field that differs from the default and fits a text prompt, and what else the
 /// line needs.
-const VALUES: [(&str, &str, &str); 23] = [
+const VALUES: [(&str, &str, &str); 24] = [
     ("id", "\"a\"", r#","prompt":"x""#),
     ("prompt", "\"y\"", ""),
     ("prompt_ids", "[3,4294967295]", ""),
@@ -33,6 +33,7 @@ const VALUES: [(&str, &str, &str); 23] = [
     ("n", "65536", r#","prompt":"x""#),
     ("logprobs", "0", r#","prompt":"x""#),
     ("drafter_off", "true", r#","prompt":"x""#),
+    ("host_semantics", "true", r#","prompt":"x""#),
 ];
 
 #[test]

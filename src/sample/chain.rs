@@ -7,22 +7,35 @@ use super::{
     dist::{Dist, best, first_max},
     filter::{Candidate, filtered},
     params::{ParamError, SamplingParams},
+    processor::Processor,
+    semantics::Semantics,
 };
 use crate::TokenId;
 
 /// Why no token can be chosen at a row.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Fault {
-    /// The logits hold NaN or an infinity.
+    /// The logits hold NaN or an infinity, or a processor made a score NaN or plus infinity.
     #[error("the logits are not finite")]
     NonFinite,
     /// Bias and masks leave nothing.
     #[error("bias and masks leave no token")]
     Masked,
+    /// A [`Processor`] cannot go on; the text is its own.
+    #[error("{0}")]
+    Refused(Arc<str>),
 }
 
 /// Scores are kept within this, so that no penalty or temperature can reach infinity.
 const LARGEST: f64 = 1e300;
+
+/// Changes a score that is not masked, within what is kept; minus zero becomes zero, so that the two
+/// tie.
+fn change(z: &mut f64, to: impl FnOnce(f64) -> f64) {
+    if *z > f64::NEG_INFINITY {
+        *z = to(*z).clamp(-LARGEST, LARGEST) + 0.0;
+    }
+}
 
 /// The processing of one request's logits: parameters, vocabulary and end tokens.
 ///
@@ -37,6 +50,9 @@ pub struct Chain {
     /// The token of each column, ascending; without it, a column's own number.
     ids: Option<Arc<[TokenId]>>,
     ends: Vec<TokenId>,
+    processors: Vec<Arc<dyn Processor>>,
+    /// Scores that processors see: the target's valid ids.
+    full: usize,
 }
 
 impl Chain {
@@ -69,7 +85,15 @@ impl Chain {
             valid,
             ids: None,
             ends,
+            processors: Vec::new(),
+            full: valid,
         })
+    }
+
+    /// The chain with `processors`, which change the scores in this order.
+    #[must_use]
+    pub fn with_processors(self, processors: Vec<Arc<dyn Processor>>) -> Self {
+        Self { processors, ..self }
     }
 
     /// The same processing for rows of `vocab` logits: those of a drafter whose vocabulary is
@@ -91,7 +115,7 @@ impl Chain {
     ///
     /// let params = SamplingParams::new(RawParams::default())?;
     /// let reduced = Chain::new(params, 10, 10, vec![])?.mapped([2, 3, 7].into());
-    /// let history = History { counts: &Counts::new(&[]), path: &[] };
+    /// let history = History { counts: &Counts::new(&[]), tokens: &[], path: &[] };
     /// assert_eq!(reduced.law(&[0.1, 0.2, 0.9], &history).unwrap().argmax(), 7);
     /// # Ok::<(), eyrie::sample::ParamError>(())
     /// ```
@@ -129,7 +153,8 @@ impl Chain {
     /// The law of the token that a row chooses; at temperature 0 all mass on the argmax.
     ///
     /// # Errors
-    /// [`Fault::NonFinite`] if any logit is NaN or infinite, [`Fault::Masked`] if no token is left.
+    /// [`Fault::NonFinite`] if any logit is NaN or infinite, [`Fault::Masked`] if no token is left;
+    /// what a processor refuses.
     ///
     /// # Panics
     /// If `logits` is not as wide as the chain was told: a bug of the caller.
@@ -139,7 +164,7 @@ impl Chain {
             return self.warm(logits, h);
         }
         let best = if self.touches(h) {
-            first_max(&self.scores(logits, h))
+            first_max(&self.scores(logits, h)?)
         } else {
             first_max(&logits[..self.valid])
         };
@@ -159,7 +184,7 @@ impl Chain {
     pub fn report_law(&self, logits: &[f32], h: &History<'_>) -> Result<Dist, Fault> {
         self.check(logits)?;
         if self.params.is_greedy() {
-            return self.unfiltered(&self.scores(logits, h));
+            return self.unfiltered(&self.scores(logits, h)?);
         }
         self.warm(logits, h)
     }
@@ -182,7 +207,7 @@ impl Chain {
         if !self.params.is_greedy() {
             return Ok(self.warm(logits, h)?.top(k));
         }
-        let scores = self.scores(logits, h);
+        let scores = self.scores(logits, h)?;
         let left: Vec<_> = self.open(&scores).collect();
         if left.is_empty() {
             return Err(Fault::Masked);
@@ -218,43 +243,47 @@ impl Chain {
         }
     }
 
-    /// Whether bias, penalties or the mask of end tokens can change a row with this history.
+    /// Whether bias, penalties, the mask of end tokens or a processor can change a row with this
+    /// history.
     fn touches(&self, h: &History<'_>) -> bool {
-        self.params.has_penalties() || !self.params.logit_bias.is_empty() || self.holds_ends(h)
+        let params = &self.params;
+        params.has_penalties()
+            || params.repeats().is_some()
+            || !params.logit_bias.is_empty()
+            || !self.processors.is_empty()
+            || self.holds_ends(h)
     }
 
     fn holds_ends(&self, h: &History<'_>) -> bool {
         h.index() < self.params.min_tokens
     }
 
-    /// Logits of the valid columns after bias, penalties and masks; masked is minus infinity.
-    fn scores(&self, logits: &[f32], h: &History<'_>) -> Vec<f64> {
+    /// Logits of the valid columns after bias, penalties, masks and processors; masked is minus
+    /// infinity.
+    fn scores(&self, logits: &[f32], h: &History<'_>) -> Result<Vec<f64>, Fault> {
         // Adding zero turns minus zero into zero, so that the two tie.
         let mut z: Vec<f64> = logits[..self.valid]
             .iter()
             .map(|&x| f64::from(x) + 0.0)
             .collect();
         let params = &self.params;
-        for (&id, bias) in &params.logit_bias {
+        for (&id, &bias) in &params.logit_bias {
             if let Some(column) = self.column(id) {
-                z[column] += bias;
+                if bias == f64::NEG_INFINITY {
+                    z[column] = bias;
+                } else {
+                    change(&mut z[column], |z| z + bias);
+                }
             }
         }
-        if params.has_penalties() {
-            h.for_each(|id, count| {
-                let open = self.column(id).map(|column| &mut z[column]);
-                let Some(z) = open.filter(|z| **z > f64::NEG_INFINITY) else {
-                    return;
-                };
-                let r = params.repetition_penalty;
-                let mut x = if *z > 0.0 { *z / r } else { *z * r };
-                x -= params.frequency_penalty * count;
-                if count > 0.0 {
-                    x -= params.presence_penalty;
+        if let Some(dry) = params.repeats() {
+            for (id, penalty) in dry.penalties(h) {
+                if let Some(column) = self.column(id) {
+                    change(&mut z[column], |z| z - penalty);
                 }
-                *z = x.clamp(-LARGEST, LARGEST) + 0.0;
-            });
+            }
         }
+        self.penalise(&mut z, h);
         if self.holds_ends(h) {
             for &id in &self.ends {
                 if let Some(column) = self.column(id) {
@@ -262,17 +291,75 @@ impl Chain {
                 }
             }
         }
-        z
+        if self.processors.is_empty() {
+            return Ok(z);
+        }
+        self.processed(z, h)
+    }
+
+    /// Takes the penalties for having occurred off the scores.
+    fn penalise(&self, z: &mut [f64], h: &History<'_>) {
+        let params = &self.params;
+        if !params.has_penalties() {
+            return;
+        }
+        let (presence, frequency) = (params.presence_penalty, params.frequency_penalty);
+        let r = params.repetition_penalty;
+        let repeated = |z: f64| if z > 0.0 { z / r } else { z * r };
+        h.for_each(|id, seen| {
+            let Some(column) = self.column(id) else {
+                return;
+            };
+            change(&mut z[column], |z| match params.semantics {
+                Semantics::Eyrie => {
+                    let once = if seen.output > 0.0 { presence } else { 0.0 };
+                    repeated(z) - frequency * seen.output - once
+                }
+                Semantics::Host => repeated(z - frequency * seen.all - presence),
+            });
+        });
+    }
+
+    /// The scores after every processor, each of which sees the whole vocabulary of the target.
+    fn processed(&self, mut z: Vec<f64>, h: &History<'_>) -> Result<Vec<f64>, Fault> {
+        let whole = self.ids.is_none() && self.valid == self.full;
+        let mut all = if whole {
+            std::mem::take(&mut z)
+        } else {
+            let mut all = vec![f64::NEG_INFINITY; self.full];
+            for (column, z) in z.iter().enumerate() {
+                all[self.token(column) as usize] = *z;
+            }
+            all
+        };
+        for processor in &self.processors {
+            processor.process(&mut all, h)?;
+            let sound = all
+                .iter()
+                .fold(true, |sound, x| sound & (*x < f64::INFINITY));
+            if !sound {
+                return Err(Fault::NonFinite);
+            }
+        }
+        if whole {
+            z = all;
+        } else {
+            for (column, z) in z.iter_mut().enumerate() {
+                *z = all[self.token(column) as usize];
+            }
+        }
+        z.iter_mut().for_each(|z| change(z, |z| z));
+        Ok(z)
     }
 
     /// The law at a temperature above 0.
     fn warm(&self, logits: &[f32], h: &History<'_>) -> Result<Dist, Fault> {
-        let mut z = self.scores(logits, h);
+        let mut z = self.scores(logits, h)?;
         let params = &self.params;
         if params.temperature != 1.0 {
             z.iter_mut().for_each(|z| *z /= params.temperature);
         }
-        if params.top_k == 0 && params.top_p >= 1.0 && params.min_p <= 0.0 {
+        if !params.has_filters() {
             return self.unfiltered(&z);
         }
         let left = self.open(&z).map(|(id, z)| Candidate { id, z });

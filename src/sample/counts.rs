@@ -4,32 +4,48 @@ use std::collections::HashMap;
 
 use crate::TokenId;
 
-/// The tokens of one sequence, counted: which ids prompt and output hold, and how often the output
-/// holds each.
+/// The tokens of one sequence, counted: how often prompt and output hold each id.
 ///
 /// It counts emitted tokens only. Drafts are never pushed; a row sees them through
 /// [`History::path`], so a rejected draft leaves nothing behind.
 #[derive(Clone, Debug, Default)]
 pub struct Counts {
-    /// Occurrences in the output by id; a token of the prompt alone is there with 0.
-    output: HashMap<TokenId, u32>,
+    seen: HashMap<TokenId, Places>,
     len: usize,
+}
+
+/// How often an id occurs.
+#[derive(Clone, Copy, Debug, Default)]
+struct Places {
+    prompt: u32,
+    output: u32,
+}
+
+/// How often an id occurs before a row.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Occurrences {
+    /// In output and path.
+    pub(super) output: f64,
+    /// In prompt, output and path.
+    pub(super) all: f64,
 }
 
 impl Counts {
     /// The counts of a sequence that has its prompt and no output yet.
     #[must_use]
     pub fn new(prompt: &[TokenId]) -> Self {
-        Self {
-            output: prompt.iter().map(|&token| (token, 0)).collect(),
-            len: 0,
+        let mut counts = Self::default();
+        for token in prompt {
+            let places = counts.seen.entry(*token).or_default();
+            places.prompt = places.prompt.saturating_add(1);
         }
+        counts
     }
 
     /// Counts an emitted token.
     pub fn push(&mut self, token: TokenId) {
-        let count = self.output.entry(token).or_insert(0);
-        *count = count.saturating_add(1);
+        let places = self.seen.entry(token).or_default();
+        places.output = places.output.saturating_add(1);
         self.len += 1;
     }
 
@@ -43,13 +59,15 @@ impl Counts {
 /// What one row of the target (or of a drafter) has before it.
 #[derive(Clone, Copy, Debug)]
 pub struct History<'a> {
-    /// Prompt and emitted tokens, the anchor included.
+    /// Prompt and emitted tokens, the anchor included, counted.
     pub counts: &'a Counts,
+    /// The same tokens in their order.
+    pub tokens: &'a [TokenId],
     /// Drafts from the anchor (exclusive) to the row (inclusive).
     pub path: &'a [TokenId],
 }
 
-impl History<'_> {
+impl<'a> History<'a> {
     /// Index `t`, from 0, of the generated token that this row chooses.
     ///
     /// ```
@@ -57,17 +75,30 @@ impl History<'_> {
     ///
     /// let mut counts = Counts::new(&[5, 6, 7]);
     /// counts.push(9); // the anchor, generated token 0
-    /// assert_eq!(History { counts: &counts, path: &[] }.index(), 1);
-    /// assert_eq!(History { counts: &counts, path: &[3, 3] }.index(), 3);
+    /// let tokens = &[5, 6, 7, 9];
+    /// assert_eq!(History { counts: &counts, tokens, path: &[] }.index(), 1);
+    /// let history = History { counts: &counts, tokens, path: &[3, 3] };
+    /// assert_eq!((history.index(), history.output()), (3, &[9][..]));
+    /// assert_eq!(history.context().collect::<Vec<_>>(), [5, 6, 7, 9, 3, 3]);
     /// ```
     #[must_use]
     pub fn index(&self) -> usize {
         self.counts.len + self.path.len()
     }
 
-    /// Calls `f(token, occurrences in output and path)` once for every token that occurred; a token
-    /// of the prompt alone has 0. The order is arbitrary.
-    pub(super) fn for_each(&self, mut f: impl FnMut(TokenId, f64)) {
+    /// The emitted tokens, the anchor included.
+    #[must_use]
+    pub fn output(&self) -> &'a [TokenId] {
+        &self.tokens[self.tokens.len().saturating_sub(self.counts.len)..]
+    }
+
+    /// Prompt, emitted tokens and the drafts of the path.
+    pub fn context(&self) -> impl DoubleEndedIterator<Item = TokenId> + use<'a> {
+        self.tokens.iter().chain(self.path).copied()
+    }
+
+    /// Calls `f(token, occurrences)` once for every token that occurred. The order is arbitrary.
+    pub(super) fn for_each(&self, mut f: impl FnMut(TokenId, Occurrences)) {
         let mut path = self.path.to_vec();
         path.sort_unstable();
         let drafted = |token: TokenId| -> u32 {
@@ -75,12 +106,17 @@ impl History<'_> {
             let run = path[from..].iter().take_while(|&&x| x == token).count();
             u32::try_from(run).unwrap_or(u32::MAX)
         };
-        for (&token, &count) in &self.counts.output {
-            f(token, f64::from(count.saturating_add(drafted(token))));
+        let mut tell = |token, places: Places| {
+            let output = f64::from(places.output.saturating_add(drafted(token)));
+            let all = output + f64::from(places.prompt);
+            f(token, Occurrences { output, all });
+        };
+        for (&token, &places) in &self.counts.seen {
+            tell(token, places);
         }
         for run in path.chunk_by(|a, b| a == b) {
-            if !self.counts.output.contains_key(&run[0]) {
-                f(run[0], f64::from(drafted(run[0])));
+            if !self.counts.seen.contains_key(&run[0]) {
+                tell(run[0], Places::default());
             }
         }
     }

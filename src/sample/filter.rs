@@ -7,7 +7,7 @@
 
 use std::cmp::Ordering;
 
-use super::{dist::Dist, params::RawParams};
+use super::{dist::Dist, params::SamplingParams, semantics::Semantics};
 use crate::TokenId;
 
 /// A token that may still be chosen.
@@ -24,16 +24,21 @@ fn rank(a: &Candidate, b: &Candidate) -> Ordering {
 }
 
 /// The law of the candidates (ids ascending, not empty) that the filters of `params` leave.
-pub(super) fn filtered(mut left: Vec<Candidate>, params: &RawParams) -> Dist {
+pub(super) fn filtered(mut left: Vec<Candidate>, params: &SamplingParams) -> Dist {
     let peak = left.iter().map(|c| c.z).fold(f64::NEG_INFINITY, f64::max);
+    let total = |left: &[Candidate]| left.iter().map(|c| (c.z - peak).exp()).sum::<f64>();
+    let host = params.semantics == Semantics::Host;
+    let before = (params.nucleus().filter(|_| host)).map(|_| total(&left));
     if params.top_k > 0 {
         top_k(&mut left, params.top_k);
     }
-    if params.top_p < 1.0 {
-        top_p(&mut left, params.top_p, peak);
+    if let Some(p) = params.nucleus() {
+        let mass = total(&left);
+        top_p(&mut left, peak, mass, p * before.unwrap_or(mass));
     }
-    if params.min_p > 0.0 {
-        left.retain(|c| (c.z - peak).exp() >= params.min_p);
+    if let Some(least) = params.least() {
+        let keeps = |weight: f64| weight > least || (!host && weight == least);
+        left.retain(|c| keeps((c.z - peak).exp()));
     }
     let (ids, scores) = left.into_iter().map(|c| (c.id, c.z)).unzip();
     Dist::softmax(ids, scores)
@@ -48,22 +53,22 @@ fn top_k(left: &mut Vec<Candidate>, k: usize) {
     }
 }
 
-/// Keeps the shortest prefix in rank whose mass reaches `p`: a token stays if the mass before it
-/// is below `p`.
+/// Keeps the shortest prefix in rank whose mass reaches `wanted` of the `total`, or everything: a
+/// token stays if the mass before it is below `wanted`.
 ///
 /// Before anything is sorted, tokens so light that all of them together could not matter are
-/// dropped: of `n` tokens, those of weight at most `(1 - p) * total / 2n` have at most half of the
-/// mass `1 - p` that may go, so the prefix ends before them (the other half is the margin for
-/// rounding, hence not for a `p` of almost 1). Of the rest the prefix is sorted in growing pieces.
-fn top_p(left: &mut Vec<Candidate>, p: f64, peak: f64) {
+/// dropped: of `n` tokens, those of weight at most `(total - wanted) / 2n` have at most half of the
+/// mass `total - wanted` that may go, so the prefix ends before them (the other half is the margin
+/// for rounding, hence not where hardly any may go). Of the rest the prefix is sorted in growing
+/// pieces.
+fn top_p(left: &mut Vec<Candidate>, peak: f64, total: f64, wanted: f64) {
     const FIRST_PIECE: usize = 256;
     const LEAST_SPARE: f64 = 1e-6;
     let weight = |c: &Candidate| (c.z - peak).exp();
-    let total = left.iter().map(weight).sum::<f64>();
-    let wanted = p * total;
-    if 1.0 - p >= LEAST_SPARE {
+    let spare = total - wanted;
+    if spare >= LEAST_SPARE * total {
         let n = f64::from(u32::try_from(left.len()).unwrap_or(u32::MAX));
-        let floor = peak + ((1.0 - p) * total / (2.0 * n)).ln();
+        let floor = peak + (spare / (2.0 * n)).ln();
         left.retain(|c| c.z > floor);
     }
     let (mut from, mut piece, mut mass) = (0, FIRST_PIECE, 0.0);

@@ -28,6 +28,7 @@ impl Misreading {
                 let chain = chain.altered(|raw| raw.min_tokens += h.path.len());
                 let history = History {
                     counts: h.counts,
+                    tokens: h.tokens,
                     path: &path,
                 };
                 chain.law(logits, &history)

@@ -7,16 +7,20 @@
 //! # Order of the chain
 //!
 //! 1. logit bias;
-//! 2. penalties: repetition over prompt and output as in Hugging Face (a positive logit is divided,
-//!    a negative one multiplied, once however often the token occurred), then frequency (times the
-//!    count) and presence (once) over the output only. Drafts between the anchor and the row count
-//!    as output;
-//! 3. masks: ids the tokenizer does not have, and the end tokens while `t < min_tokens`;
+//! 2. penalties: on repeated passages ([`Dry`]); repetition over prompt and output as in Hugging
+//!    Face (a positive logit is divided, a negative one multiplied, once however often the token
+//!    occurred), then frequency (times the count) and presence (once) over the output only. Drafts
+//!    between the anchor and the row count as output;
+//! 3. masks: ids the tokenizer does not have, and the end tokens while `t < min_tokens`; then what
+//!    else changes scores ([`Processor`]);
 //! 4. temperature;
 //! 5. top-k, 6. top-p, 7. min-p. Each renormalises what the previous one left. Ties are broken by
 //!    the lower id, and top-p keeps the token that crosses.
 //!
 //! Temperature 0 (below 1e-5) is the argmax after step 3, ties to the lower id.
+//!
+//! This is the meaning of [`Semantics::Eyrie`]; requests through a host keep the host's penalties
+//! and filters, [`Semantics::Host`].
 //!
 //! # Where other engines differ
 //!
@@ -32,8 +36,8 @@
 //!
 //! let raw = RawParams { temperature: 0.5, top_p: 0.8, ..RawParams::default() };
 //! let chain = Chain::new(SamplingParams::new(raw)?, 3, 3, vec![])?;
-//! let counts = Counts::new(&[]);
-//! let law = chain.law(&[3.0, 2.0, 1.0], &History { counts: &counts, path: &[] })?;
+//! let history = History { counts: &Counts::new(&[]), tokens: &[], path: &[] };
+//! let law = chain.law(&[3.0, 2.0, 1.0], &history)?;
 //! assert_eq!(law.iter().collect::<Vec<_>>(), [(0, 0.0)]);
 //! # Ok::<(), eyrie::Error>(())
 //! ```
@@ -49,12 +53,15 @@ mod choose;
 mod counts;
 mod dist;
 mod draws;
+mod dry;
 mod filter;
 #[cfg(feature = "mutants")]
 mod misreading;
 mod params;
 mod philox;
+mod processor;
 mod seed;
+mod semantics;
 
 #[cfg(test)]
 mod tests;
@@ -64,9 +71,12 @@ pub use choose::{choose, choose_best};
 pub use counts::{Counts, History};
 pub use dist::Dist;
 pub use draws::{Draws, Key, Keyed, Purpose};
+pub use dry::Dry;
 #[cfg(feature = "mutants")]
 pub use misreading::Misreading;
 #[cfg(feature = "mutants")]
 pub(crate) use misreading::without_filters;
 pub use params::{ParamError, RawParams, SamplingParams};
+pub use processor::Processor;
 pub use seed::{derive_choice, derive_line};
+pub use semantics::Semantics;

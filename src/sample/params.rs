@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeMap, ops::Deref};
 
+use super::{dry::Dry, semantics::Semantics};
 use crate::TokenId;
 
 /// Below this the temperature is 0: the token is the argmax.
@@ -9,7 +10,8 @@ const GREEDY_BELOW: f64 = 1e-5;
 
 /// Sampling parameters as a request states them; [`SamplingParams::new`] validates them.
 ///
-/// The default is plain greedy decoding.
+/// The default is plain greedy decoding. Ranges are those of [`Semantics::Eyrie`]; see
+/// [`Semantics::Host`] for the other's.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RawParams {
     /// Divides the logits; 0 to 100, below 1e-5 the argmax is taken.
@@ -30,6 +32,10 @@ pub struct RawParams {
     pub logit_bias: BTreeMap<TokenId, f64>,
     /// Generated tokens before an end token may be chosen.
     pub min_tokens: usize,
+    /// The penalty on repeating whole passages; none is off.
+    pub dry: Option<Dry>,
+    /// What the parameters mean.
+    pub semantics: Semantics,
 }
 
 impl Default for RawParams {
@@ -44,6 +50,8 @@ impl Default for RawParams {
             frequency_penalty: 0.0,
             logit_bias: BTreeMap::new(),
             min_tokens: 0,
+            dry: None,
+            semantics: Semantics::Eyrie,
         }
     }
 }
@@ -58,56 +66,19 @@ impl SamplingParams {
     /// Validates `raw`.
     ///
     /// # Errors
-    /// [`ParamError`] naming the first parameter out of range, NaN or infinite.
+    /// [`ParamError`] naming the first parameter that is NaN or out of its range under its
+    /// [`Semantics`].
     pub fn new(raw: RawParams) -> Result<Self, ParamError> {
-        let check = |name, value: f64, fits: bool, accepted| {
-            if fits {
-                return Ok(());
+        for (name, value, range) in raw.semantics.ranges(&raw) {
+            if !range.holds(value) {
+                return Err(ParamError::new(name, value.to_string(), range.to_string()));
             }
-            Err(ParamError::new(name, value.to_string(), accepted))
-        };
-        // A comparison with NaN is false, so NaN never fits.
-        let t = raw.temperature;
-        check(
-            "temperature",
-            t,
-            (0.0..=100.0).contains(&t),
-            "must lie in 0..=100",
-        )?;
-        let p = raw.top_p;
-        check(
-            "top_p",
-            p,
-            p > 0.0 && p <= 1.0,
-            "must be above 0 and at most 1",
-        )?;
-        let p = raw.min_p;
-        check(
-            "min_p",
-            p,
-            (0.0..1.0).contains(&p),
-            "must be at least 0 and below 1",
-        )?;
-        let r = raw.repetition_penalty;
-        check(
-            "repetition_penalty",
-            r,
-            r > 0.0 && r.is_finite(),
-            "must be a finite number above 0",
-        )?;
-        for (name, x) in [
-            ("presence_penalty", raw.presence_penalty),
-            ("frequency_penalty", raw.frequency_penalty),
-        ] {
-            check(name, x, (-2.0..=2.0).contains(&x), "must lie in -2..=2")?;
         }
+        let range = raw.semantics.bias();
         for (id, x) in &raw.logit_bias {
-            if !((-100.0..=100.0).contains(x) || *x == f64::NEG_INFINITY) {
-                return Err(ParamError::new(
-                    "logit_bias",
-                    format!("{id}={x}"),
-                    "the value must lie in -100..=100 or be -inf",
-                ));
+            if *x != f64::NEG_INFINITY && !range.holds(*x) {
+                let accepted = format!("the value {range} or be -inf");
+                return Err(ParamError::new("logit_bias", format!("{id}={x}"), accepted));
             }
         }
         Ok(Self(raw))
@@ -117,6 +88,26 @@ impl SamplingParams {
     #[must_use]
     pub fn is_greedy(&self) -> bool {
         self.temperature < GREEDY_BELOW
+    }
+
+    /// The mass that top-p keeps, if it is on.
+    pub(super) fn nucleus(&self) -> Option<f64> {
+        Some(self.top_p).filter(|p| *p > 0.0 && *p < 1.0)
+    }
+
+    /// The fraction that min-p asks for, if it is on.
+    pub(super) fn least(&self) -> Option<f64> {
+        Some(self.min_p).filter(|p| *p > 0.0 && *p < 1.0)
+    }
+
+    /// Whether any of the three filters does something.
+    pub(super) fn has_filters(&self) -> bool {
+        self.top_k > 0 || self.nucleus().is_some() || self.least().is_some()
+    }
+
+    /// The penalty on repeated passages, if it does something.
+    pub(super) fn repeats(&self) -> Option<&Dry> {
+        self.dry.as_ref().filter(|dry| dry.multiplier != 0.0)
     }
 
     /// Whether any of the three penalties does something.

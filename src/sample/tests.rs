@@ -91,6 +91,15 @@ impl Draws for Plain {
     }
 }
 
+/// Nothing before a row.
+fn nothing(counts: &Counts) -> History<'_> {
+    History {
+        counts,
+        tokens: &[],
+        path: &[],
+    }
+}
+
 proptest! {
     /// Skipping numbers by their upper bound changes no choice.
     #[test]
@@ -103,7 +112,7 @@ proptest! {
         let params = RawParams { temperature: 1.0, min_p, ..RawParams::default() };
         let n = logits.len();
         let chain = Chain::new(SamplingParams::new(params).unwrap(), n, n, vec![]).unwrap();
-        let law = chain.law(&logits, &History { counts: &Counts::new(&[]), path: &[] }).unwrap();
+        let law = chain.law(&logits, &nothing(&Counts::new(&[]))).unwrap();
         let keyed = Keyed::new(seed);
         prop_assert_eq!(choose(&law, t, &keyed), choose(&law, t, &Plain(keyed)));
     }
@@ -120,7 +129,7 @@ proptest! {
         let params = RawParams { temperature: 1.0, top_k, ..RawParams::default() };
         let n = logits.len();
         let chain = Chain::new(SamplingParams::new(params).unwrap(), n, n, vec![]).unwrap();
-        let law = chain.law(&logits, &History { counts: &Counts::new(&[]), path: &[] }).unwrap();
+        let law = chain.law(&logits, &nothing(&Counts::new(&[]))).unwrap();
         let keyed = Keyed::new(seed);
         let best = choose_best(&law, t, &keyed, k);
         prop_assert_eq!(best[0].0, choose(&law, t, &keyed));
@@ -145,7 +154,8 @@ proptest! {
         let n = logits.len();
         let params = SamplingParams::new(RawParams::default()).unwrap();
         let chain = Chain::new(params, n, n, vec![]).unwrap();
-        let history = History { counts: &Counts::new(&[]), path: &[] };
+        let counts = Counts::new(&[]);
+        let history = nothing(&counts);
         let best = chain.best(&logits, &history, k).unwrap();
         prop_assert_eq!(best[0].0, chain.law(&logits, &history).unwrap().argmax());
         let report = chain.report_law(&logits, &history).unwrap();
@@ -164,7 +174,7 @@ proptest! {
         let n = logits.len();
         let params = RawParams { temperature: 1.0, ..RawParams::default() };
         let chain = Chain::new(SamplingParams::new(params).unwrap(), n, n, vec![]).unwrap();
-        let law = chain.law(&logits, &History { counts: &Counts::new(&[]), path: &[] }).unwrap();
+        let law = chain.law(&logits, &nothing(&Counts::new(&[]))).unwrap();
         let mut all: Vec<_> = law.iter().collect();
         all.sort_by(|a, b| b.1.total_cmp(&a.1));
         all.truncate(k);
@@ -273,6 +283,7 @@ fn a_mapped_chain_is_the_full_one_without_the_others() {
         for path in [&[][..], &[3], &[3, 3, 9]] {
             let history = History {
                 counts: &counts,
+                tokens: &[4, 7, 1],
                 path,
             };
             let mapped = chain(&[], temperature).mapped(ids.into());

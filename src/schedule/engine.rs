@@ -153,7 +153,8 @@ impl Engine {
                     self.target.vocab(),
                     self.valid,
                     ends,
-                )?,
+                )?
+                .with_processors(request.processors.clone()),
                 request,
                 admitted: Instant::now(),
             }),
@@ -430,6 +431,7 @@ impl Engine {
                 choice,
                 token: None,
                 text,
+                logprob: None,
             });
         }
         self.events.push(Event::Finished { request, report });
@@ -465,6 +467,7 @@ fn piece(seq: &Sequence, delivered: Delivered) -> Event {
         choice: seq.choice(),
         token: Some(delivered.token),
         text: delivered.text,
+        logprob: delivered.logprob,
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::{
     TokenId,
-    report::{ChoiceReport, RoundTrace},
+    report::{ChoiceReport, Logprob, RoundTrace},
 };
 
 /// A submitted request.
@@ -22,6 +22,8 @@ pub enum Event {
         token: Option<TokenId>,
         /// Text that became certain with it; often empty.
         text: String,
+        /// The token's log-probability and the likeliest tokens', if they were asked for.
+        logprob: Option<Logprob>,
     },
     /// A choice went through a round.
     Round {

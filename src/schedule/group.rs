@@ -59,6 +59,7 @@ impl Group {
 pub(super) fn first_token(seq: &mut Sequence, logits: &[f32]) -> Option<Delivered> {
     let history = History {
         counts: seq.counts(),
+        tokens: seq.tokens(),
         path: &[],
     };
     let law = match seq.chain().law(logits, &history) {

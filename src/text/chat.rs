@@ -1,6 +1,6 @@
 //! Chat templates: a conversation to the prompt that the model was trained on.
 
-use std::{io, path::Path};
+use std::{io, path::Path, sync::Arc};
 
 use minijinja::value::Value as Jinja;
 use minijinja::{Environment, ErrorKind};
@@ -38,6 +38,7 @@ impl Message {
 #[derive(Debug, Clone)]
 pub struct ChatTemplate {
     name: String,
+    source: Arc<str>,
     env: Environment<'static>,
     bos: Option<String>,
     eos: Option<String>,
@@ -69,6 +70,7 @@ impl ChatTemplate {
         let env = parsed.map_err(|error| refused(name, error.to_string()))??;
         Ok(Self {
             name: name.to_owned(),
+            source: source.into(),
             env,
             bos: bos.map(str::to_owned),
             eos: eos.map(str::to_owned),
@@ -106,6 +108,24 @@ impl ChatTemplate {
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// The template itself.
+    #[must_use]
+    pub fn source(&self) -> &str {
+        &self.source
+    }
+
+    /// The string behind `bos_token`.
+    #[must_use]
+    pub fn bos(&self) -> Option<&str> {
+        self.bos.as_deref()
+    }
+
+    /// The string behind `eos_token`.
+    #[must_use]
+    pub fn eos(&self) -> Option<&str> {
+        self.eos.as_deref()
     }
 
     /// The prompt. With `add_generation_prompt` it ends where the assistant's answer begins.

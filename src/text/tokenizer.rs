@@ -179,6 +179,12 @@ impl Tokenizer {
             .map(|(_, id)| *id)
     }
 
+    /// The tokenizers library's own.
+    #[must_use]
+    pub fn hf(&self) -> &tokenizers::Tokenizer {
+        &self.inner.hf
+    }
+
     /// Compares what the ids mean in two tokenizers.
     #[must_use]
     pub fn differences(&self, other: &Self) -> Differences {

@@ -49,7 +49,9 @@ impl<'a> RowLaws<'a> {
         };
         let drafted = verdict.path.iter().map(|node| self.tree.token(*node));
         let above = std::iter::once(None).chain(verdict.path.iter().copied().map(Some));
-        let chosen = drafted.chain(verdict.next.ok()).zip(above);
+        let chosen = drafted
+            .chain(verdict.next.as_ref().ok().copied())
+            .zip(above);
         chosen
             .map(|(token, at)| {
                 let path = self.path(at);
@@ -80,6 +82,7 @@ impl<'a> RowLaws<'a> {
     fn history<'h>(&'h self, path: &'h [TokenId]) -> History<'h> {
         History {
             counts: self.seq.counts(),
+            tokens: self.seq.tokens(),
             path,
         }
     }

@@ -41,6 +41,7 @@ fn law_of(weights: &[f64]) -> Dist {
     let logits: Vec<f32> = weights.iter().map(logit).collect();
     let history = History {
         counts: &Counts::new(&[]),
+        tokens: &[],
         path: &[],
     };
     chain(raw, weights.len()).law(&logits, &history).unwrap()

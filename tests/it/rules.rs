@@ -234,6 +234,7 @@ impl Drafter for Erring {
             for _ in 0..anchors[i].depth {
                 let history = History {
                     counts: anchors[i].counts,
+                    tokens: anchors[i].tokens,
                     path: &path,
                 };
                 let q = anchors[i].chain.law(&self.logits, &history);

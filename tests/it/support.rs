@@ -120,6 +120,7 @@ pub(crate) fn request(prompt: &[TokenId]) -> Request {
         n: 1,
         logprobs: None,
         drafter_off: false,
+        processors: Vec::new(),
     }
 }
 
@@ -300,6 +301,7 @@ pub(crate) fn take(
             choice,
             token,
             text,
+            ..
         } => {
             run.streams
                 .entry((request, choice))

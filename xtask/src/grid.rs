@@ -339,6 +339,7 @@ impl Runner {
                 n: 1,
                 logprobs: None,
                 drafter_off: false,
+                processors: Vec::new(),
             })?;
         }
         let mut outcome = Outcome {

@@ -174,6 +174,7 @@ impl<'g, 'a> Growing<'g, 'a> {
     fn children(&self, path: &[TokenId], logits: &[f32]) -> Result<Vec<(TokenId, f64)>, Fault> {
         let history = History {
             counts: self.anchor.counts,
+            tokens: self.anchor.tokens,
             path,
         };
         let (t, draws) = (history.index() as u64, &*self.anchor.draws);
@@ -193,6 +194,7 @@ impl<'g, 'a> Growing<'g, 'a> {
     fn draw(&mut self, parent: Option<usize>, path: &[TokenId], logits: &[f32]) -> Result<()> {
         let history = History {
             counts: self.anchor.counts,
+            tokens: self.anchor.tokens,
             path,
         };
         let law = match self.chain.law(logits, &history) {

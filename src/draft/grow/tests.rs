@@ -108,10 +108,12 @@ impl Setting {
     }
 }
 
-/// The counts of every anchor here: a prompt, and three tokens of output.
+/// Before every anchor here: a prompt of two, and three tokens of output.
+const TOKENS: [TokenId; 5] = [1, 2, 4, 4, 0];
+
 fn counts() -> Counts {
-    let mut counts = Counts::new(&[1, 2]);
-    [4, 4, 0].into_iter().for_each(|token| counts.push(token));
+    let mut counts = Counts::new(&TOKENS[..2]);
+    TOKENS[2..].iter().for_each(|token| counts.push(*token));
     counts
 }
 
@@ -124,7 +126,7 @@ fn grown(settings: &[Setting], feed: &mut Mixed) -> (Vec<DraftTree>, Result<()>)
     let mut anchors: Vec<_> = parts
         .map(|((setting, chain), draws)| Anchor {
             seq: SeqId(0),
-            tokens: &[1, 2, 4, 4, 0],
+            tokens: &TOKENS,
             round: 0,
             depth: setting.depth,
             nodes: setting.nodes,
@@ -153,6 +155,7 @@ fn naive(setting: &Setting, feed: &Mixed) -> Vec<Vec<TokenId>> {
     let children = |path: &[TokenId]| -> Vec<(TokenId, f64)> {
         let history = History {
             counts: &counts,
+            tokens: &TOKENS,
             path,
         };
         let logits = feed.row(path);
@@ -288,7 +291,7 @@ proptest! {
         let mut want = DraftTree::new();
         let mut path = Vec::new();
         while path.len() < setting.depth {
-            let history = History { counts: &counts, path: &path };
+            let history = History { counts: &counts, tokens: &TOKENS, path: &path };
             let Ok(law) = chain.law(&feed.row(&path), &history) else { break };
             let above = path.len().checked_sub(1).map(Node::at);
             let node = match shape.pick {
@@ -322,7 +325,7 @@ proptest! {
         let tree = &trees[0];
         let (chain, counts) = (setting.chain(), counts());
         for (node, path) in tree.nodes().zip(paths(tree)) {
-            let history = History { counts: &counts, path: &path[..path.len() - 1] };
+            let history = History { counts: &counts, tokens: &TOKENS, path: &path[..path.len() - 1] };
             let q = chain.law(&feed.row(history.path), &history).expect("a law");
             prop_assert_eq!(tree.law(node), &Law::Drawn(q));
         }

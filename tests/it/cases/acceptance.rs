@@ -28,6 +28,7 @@ pub(super) fn law_of(p: &[f64]) -> Dist {
     let chain = Chain::new(params, p.len(), p.len(), vec![]).unwrap();
     let history = History {
         counts: &Counts::new(&[]),
+        tokens: &[],
         path: &[],
     };
     chain.law(&logs(p), &history).unwrap()

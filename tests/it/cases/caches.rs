@@ -176,6 +176,7 @@ fn c59_a_request_can_opt_out() {
         request(&[11, 2]),
         Request {
             drafter_off: true,
+            processors: Vec::new(),
             ..request(&[12, 2])
         },
     ];

@@ -60,7 +60,7 @@ fn verdicts(
         decide,
         |tree, verdict| {
             let tokens = tree.nodes().map(|node| tree.token(node)).collect();
-            (tokens, verdict.path.clone(), verdict.next.unwrap())
+            (tokens, verdict.path.clone(), verdict.next.clone().unwrap())
         },
         |verdict, weight| *law.entry(verdict).or_insert(0.0) += weight,
     );
@@ -328,7 +328,8 @@ fn a_prefix_before_a_fault_is_as_likely_as_in_plain_decoding() {
             failing,
             |tree, verdict| {
                 let path = verdict.path.iter().map(|&node| tree.token(node));
-                path.chain(verdict.next.ok()).collect::<Vec<_>>()
+                path.chain(verdict.next.as_ref().ok().copied())
+                    .collect::<Vec<_>>()
             },
             |tokens, weight| {
                 let rest = if tokens.len() == 1 {

@@ -78,6 +78,7 @@ impl Setting {
     fn p(&self, path: &[TokenId]) -> Dist {
         let history = History {
             counts: &Counts::new(&[0]),
+            tokens: &[0],
             path,
         };
         self.p.law(&logits(self.target, path), &history).unwrap()
@@ -86,6 +87,7 @@ impl Setting {
     fn q(&self, path: &[TokenId]) -> Dist {
         let history = History {
             counts: &Counts::new(&[0]),
+            tokens: &[0],
             path,
         };
         self.q.law(&logits(self.drafter, path), &history).unwrap()

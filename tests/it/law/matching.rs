@@ -267,8 +267,14 @@ fn law(
     output: &[TokenId],
     path: &[TokenId],
 ) -> Dist {
-    let all = [prompt, output, path].concat();
-    chain.law(&logits(&all), &History { counts, path }).unwrap()
+    let tokens = &[prompt, output].concat();
+    let history = History {
+        counts,
+        tokens,
+        path,
+    };
+    let all = [tokens.as_slice(), path].concat();
+    chain.law(&logits(&all), &history).unwrap()
 }
 
 fn index(counts: &Counts) -> u64 {

@@ -21,14 +21,12 @@ fn with(raw: &RawParams, row: &Row, read: Read) -> Result<Dist, Fault> {
     let chain = Chain::new(params, row.logits.len(), row.valid, row.ends.clone()).unwrap();
     let mut counts = Counts::new(&row.prompt);
     row.output.iter().for_each(|&token| counts.push(token));
-    read(
-        &chain,
-        &row.logits,
-        &History {
-            counts: &counts,
-            path: &row.path,
-        },
-    )
+    let history = History {
+        counts: &counts,
+        tokens: &[row.prompt.as_slice(), &row.output].concat(),
+        path: &row.path,
+    };
+    read(&chain, &row.logits, &history)
 }
 
 /// A row of these logits with nothing before it.
@@ -102,6 +100,7 @@ fn raws() -> impl Strategy<Value = RawParams> {
                     frequency_penalty: frequency,
                     logit_bias,
                     min_tokens,
+                    ..RawParams::default()
                 }
             },
         )

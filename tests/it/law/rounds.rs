@@ -59,6 +59,7 @@ impl Play {
                 let last = path.last().copied().unwrap_or(PROMPT);
                 let history = History {
                     counts: &counts,
+                    tokens: &[PROMPT],
                     path: &path,
                 };
                 let law = chain.law(row(&self.target, last), &history).unwrap();
@@ -146,7 +147,7 @@ impl Play {
                 table: &self.target,
                 chain,
                 counts: &counts,
-                anchor: tokens[tokens.len() - 1],
+                tokens: &tokens,
                 tree: &tree,
             };
             let verdict = rule.decide(&tree, &mut rows, first as u64, &mut draws);
@@ -183,6 +184,7 @@ impl Drafter for Planted {
                     .unwrap_or(&anchor.tokens[anchor.tokens.len() - 1]);
                 let history = History {
                     counts: anchor.counts,
+                    tokens: anchor.tokens,
                     path: &path,
                 };
                 let q = anchor.chain.law(row(&self.table, *last), &history);
@@ -202,7 +204,7 @@ struct Rows<'a> {
     table: &'a Table,
     chain: &'a Chain,
     counts: &'a Counts,
-    anchor: TokenId,
+    tokens: &'a [TokenId],
     tree: &'a DraftTree,
 }
 
@@ -213,9 +215,13 @@ impl Rows<'_> {
         law: impl Fn(&Chain, &[f32], &History<'_>) -> std::result::Result<Dist, Fault>,
     ) -> std::result::Result<Dist, Fault> {
         let path = path(self.tree, at);
-        let last = path.last().copied().unwrap_or(self.anchor);
+        let last = path
+            .last()
+            .copied()
+            .unwrap_or(self.tokens[self.tokens.len() - 1]);
         let history = History {
             counts: self.counts,
+            tokens: self.tokens,
             path: &path,
         };
         law(self.chain, row(self.table, last), &history)
