@@ -11,6 +11,9 @@ use serde::Serialize;
 pub struct SpeculativeUsage {
     /// The seed that its random numbers came from.
     pub seed: u64,
+    /// Tokens generated so far, of all choices; the usage has it as `completion_tokens`.
+    #[serde(skip)]
+    pub completion_tokens: usize,
     /// Passes of the model after the prompt's.
     pub rounds: usize,
     /// Tokens guessed.
@@ -21,8 +24,7 @@ pub struct SpeculativeUsage {
     pub drafted_by_position: Vec<usize>,
     /// Rounds that kept a guess at each position.
     pub accepted_by_position: Vec<usize>,
-    /// Seconds of the passes over the prompt, and of the stages of the rounds, that it took part in.
-    pub prefill_sec: f64,
+    /// Seconds of the stages of the rounds that it took part in; a pass that it shared counts in full.
     pub draft_sec: f64,
     pub verify_sec: f64,
     pub accept_sec: f64,

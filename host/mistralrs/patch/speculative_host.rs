@@ -15,7 +15,7 @@ pub use super::{
 };
 pub use crate::{
     device_map::DeviceMapper,
-    paged_attention::{ModelConfigLike, ModelConfigMetadata},
+    paged_attention::{KvCacheLayout, ModelConfigLike, ModelConfigMetadata},
     prefix_cacher::PrefixCacheManagerV2,
     sampler::{DrySettings, Logprobs, Sampler, SamplerSettings},
     sequence::{

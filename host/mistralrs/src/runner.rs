@@ -1,0 +1,170 @@
+//! One engine of Eyrie behind many pipelines of the host.
+
+use std::{
+    collections::{HashMap, VecDeque},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Instant,
+};
+
+use eyrie::{
+    TokenId,
+    report::{FinishReason, Logprob, RoundTrace},
+    request::Request,
+    schedule::{Engine, Event, RequestHandle},
+};
+
+use crate::metrics::Metrics;
+
+/// A token for the host, with its log-probabilities if they were asked for.
+pub(crate) type Token = (TokenId, Option<Logprob>);
+
+/// What one pass gave a sequence.
+#[derive(Debug, Default)]
+pub(crate) struct Batch {
+    /// Its tokens.
+    pub(crate) tokens: VecDeque<Token>,
+    /// The round they came from; none for the prompt's.
+    pub(crate) round: Option<RoundTrace>,
+}
+
+/// What a sequence has been given and the host has not taken.
+#[derive(Debug, Default)]
+pub(crate) struct Outbox {
+    pub(crate) batches: VecDeque<Batch>,
+    /// Set once no token follows: why it failed, or that it ended by itself.
+    pub(crate) end: Option<Result<FinishReason, String>>,
+}
+
+impl Outbox {
+    fn is_empty(&self) -> bool {
+        self.batches.is_empty() && self.end.is_none()
+    }
+}
+
+/// The engine with the outboxes of its requests.
+#[derive(Debug)]
+pub(crate) struct Runner {
+    engine: Engine,
+    outboxes: HashMap<RequestHandle, Outbox>,
+    metrics: Arc<Metrics>,
+}
+
+/// A runner that pipelines share.
+#[derive(Clone, Debug)]
+pub(crate) struct Shared(Arc<Mutex<Runner>>);
+
+impl Shared {
+    pub(crate) fn new(engine: Engine, metrics: Arc<Metrics>) -> Self {
+        Self(Arc::new(Mutex::new(Runner {
+            engine,
+            outboxes: HashMap::new(),
+            metrics,
+        })))
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Runner> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Runner {
+    /// Takes a request.
+    ///
+    /// # Errors
+    /// Why the engine cannot serve it.
+    pub(crate) fn submit(&mut self, request: Request) -> Result<RequestHandle, String> {
+        let handle = self
+            .engine
+            .submit(request)
+            .map_err(|error| error.to_string())?;
+        self.outboxes.insert(handle, Outbox::default());
+        Ok(handle)
+    }
+
+    /// Drops a request and what it has been given.
+    pub(crate) fn cancel(&mut self, handle: RequestHandle) {
+        self.outboxes.remove(&handle);
+        self.engine.cancel(handle);
+    }
+
+    /// What a request has been given; it is empty then, until the next pass.
+    pub(crate) fn take(&mut self, handle: RequestHandle) -> Outbox {
+        self.outboxes
+            .get_mut(&handle)
+            .map(std::mem::take)
+            .unwrap_or_default()
+    }
+
+    /// True if there is nothing for the host to take.
+    pub(crate) fn lacks(&self, handle: RequestHandle) -> bool {
+        self.outboxes.get(&handle).is_none_or(Outbox::is_empty)
+    }
+
+    /// Takes every request one pass further.
+    pub(crate) fn step(&mut self) {
+        let clock = Instant::now();
+        let mut stages = None;
+        let mut open: HashMap<RequestHandle, VecDeque<Token>> = HashMap::new();
+        for event in self.engine.step() {
+            match event {
+                Event::Piece {
+                    request,
+                    token,
+                    logprob,
+                    ..
+                } => {
+                    if let Some(token) = token {
+                        open.entry(request).or_default().push_back((token, logprob));
+                    }
+                }
+                Event::Round { request, trace } => {
+                    stages = Some(trace.ms);
+                    let tokens = open.remove(&request).unwrap_or_default();
+                    self.put(
+                        request,
+                        Batch {
+                            tokens,
+                            round: Some(trace),
+                        },
+                    );
+                }
+                Event::Finished { request, report } => {
+                    let tokens = open.remove(&request).unwrap_or_default();
+                    self.put(
+                        request,
+                        Batch {
+                            tokens,
+                            round: None,
+                        },
+                    );
+                    let end = match (report.finish_reason, report.error) {
+                        (FinishReason::Error, error) => Err(error.unwrap_or_default()),
+                        (reason, _) => Ok(reason),
+                    };
+                    if let Some(outbox) = self.outboxes.get_mut(&request) {
+                        outbox.end = Some(end);
+                    }
+                }
+            }
+        }
+        for (request, tokens) in open {
+            self.put(
+                request,
+                Batch {
+                    tokens,
+                    round: None,
+                },
+            );
+        }
+        self.metrics.pass(clock.elapsed(), stages);
+    }
+
+    fn put(&mut self, request: RequestHandle, batch: Batch) {
+        if let (false, Some(outbox)) = (
+            batch.tokens.is_empty() && batch.round.is_none(),
+            self.outboxes.get_mut(&request),
+        ) {
+            outbox.batches.push_back(batch);
+        }
+    }
+}
