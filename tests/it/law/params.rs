@@ -459,6 +459,17 @@ fn huge_values_stay_finite() {
     }
 }
 
+/// A score so large that nothing near it can be told apart has a nucleus all the same.
+#[test]
+fn the_largest_token_survives_every_filter() {
+    let raw = RawParams {
+        top_p: 0.5,
+        min_p: 0.5,
+        ..warm()
+    };
+    assert_law(&raw, &bare(&[0.0, f32::MAX, 1.0]), &[0.0, 1.0, 0.0]);
+}
+
 /// Each range at its ends and beyond; the message names parameter and value.
 #[test]
 fn values_out_of_range_are_refused() {
