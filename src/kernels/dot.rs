@@ -25,23 +25,6 @@ pub(super) fn dot<S: Lanes>(simd: S, w: &[f32], x: &[f32]) -> f32 {
     acc.fold(simd)
 }
 
-/// `x . w` and `y . w`, each as [`dot`] has it; all have the same length.
-#[inline(always)]
-pub(super) fn two_dots<S: Lanes>(simd: S, w: &[f32], x: &[f32], y: &[f32]) -> [f32; 2] {
-    let ((w, w_rest), (x, x_rest), (y, y_rest)) = (chunks(w), chunks(x), chunks(y));
-    let (mut a, mut b) = (Acc::zero(simd), Acc::zero(simd));
-    for ((w, x), y) in w.iter().zip(x).zip(y) {
-        a = a.add(simd, w, x);
-        b = b.add(simd, w, y);
-    }
-    if !w_rest.is_empty() {
-        let w = filled(w_rest);
-        a = a.add(simd, &w, &filled(x_rest));
-        b = b.add(simd, &w, &filled(y_rest));
-    }
-    [a.fold(simd), b.fold(simd)]
-}
-
 /// The sum of `x`, in the order of a dot product with ones.
 #[inline(always)]
 pub(super) fn sum<S: Lanes>(simd: S, x: &[f32]) -> f32 {

@@ -1,20 +1,24 @@
 //! Linear layers over weights as stored.
 
+use rayon::prelude::*;
+
 use super::{
     Exec, Format,
-    dot::{dot, two_dots},
+    panel::{
+        Bf16, F16, F32, Inputs, Pack, Panel, Q4K, Q6K, Q40, Q41, Q80, WIDE, drive, pack, value,
+    },
     simd::{Kernel, Lanes, dispatch},
+    sums::sums,
     unpack::unpack,
 };
 
-/// Outputs whose weights are unpacked together, so that a row's activations are loaded once for all
-/// of them.
-const BLOCK: usize = 4;
+/// Fewest panels of a parallel task.
+const TASK: usize = 4;
 
-/// Outputs of one parallel task.
-const TASK: usize = 32;
+/// Parallel tasks a thread: enough that one which is held up holds nothing else up.
+const TASKS: usize = 4;
 
-/// A weight matrix `[outputs, width]` in its storage format.
+/// A weight matrix `[outputs, width]` in its storage format, packed sixteen outputs wide.
 #[derive(Clone, Debug)]
 pub struct Weight {
     format: Format,
@@ -25,8 +29,39 @@ pub struct Weight {
 
 #[derive(Clone, Debug)]
 enum Data {
-    Floats(Vec<f32>),
-    Packed { bytes: Vec<u8>, row: usize },
+    F32(Vec<F32>),
+    F16(Vec<F16>),
+    Bf16(Vec<Bf16>),
+    Q40(Vec<Q40>),
+    Q41(Vec<Q41>),
+    Q80(Vec<Q80>),
+    Q4K(Vec<Q4K>),
+    Q6K(Vec<Q6K>),
+    /// Unpacked to floats whenever it is read.
+    Stored {
+        bytes: Vec<u8>,
+        row: usize,
+    },
+}
+
+/// Does `$do` with the panels of `$data`, else with its bytes.
+macro_rules! panels {
+    ($data:expr, $panels:ident => $do:expr, ($bytes:ident, $row:ident) => $other:expr) => {
+        match $data {
+            Data::F32($panels) => $do,
+            Data::F16($panels) => $do,
+            Data::Bf16($panels) => $do,
+            Data::Q40($panels) => $do,
+            Data::Q41($panels) => $do,
+            Data::Q80($panels) => $do,
+            Data::Q4K($panels) => $do,
+            Data::Q6K($panels) => $do,
+            Data::Stored {
+                bytes: $bytes,
+                row: $row,
+            } => $other,
+        }
+    };
 }
 
 /// Bytes that are no matrix of the given shape.
@@ -80,11 +115,16 @@ impl Weight {
                 bytes: bytes.len(),
             });
         }
-        let data = if format == Format::F32 {
-            let (values, _) = bytes.as_chunks();
-            Data::Floats(values.iter().map(|b| f32::from_le_bytes(*b)).collect())
-        } else {
-            Data::Packed { bytes, row }
+        let data = match format {
+            Format::F32 => Data::F32(pack(&bytes, outputs)),
+            Format::F16 => Data::F16(pack(&bytes, outputs)),
+            Format::BF16 => Data::Bf16(pack(&bytes, outputs)),
+            Format::Q4_0 => Data::Q40(pack(&bytes, outputs)),
+            Format::Q4_1 => Data::Q41(pack(&bytes, outputs)),
+            Format::Q8_0 => Data::Q80(pack(&bytes, outputs)),
+            Format::Q4K => Data::Q4K(pack(&bytes, outputs)),
+            Format::Q6K => Data::Q6K(pack(&bytes, outputs)),
+            _ => Data::Stored { bytes, row },
         };
         Ok(Self {
             format,
@@ -115,22 +155,16 @@ impl Weight {
     /// Bytes that a pass reads.
     #[must_use]
     pub fn bytes(&self) -> usize {
-        match &self.data {
-            Data::Floats(values) => values.len() * size_of::<f32>(),
-            Data::Packed { bytes, .. } => bytes.len(),
-        }
+        panels!(&self.data, panels => size_of_val(&panels[..]), (bytes, _row) => bytes.len())
     }
 
     /// Row `output` as floats.
     pub fn unpack_row(&self, output: usize, out: &mut [f32]) {
-        match &self.data {
-            Data::Floats(values) => {
-                out.copy_from_slice(&values[output * self.width..][..self.width]);
-            }
-            Data::Packed { bytes, row } => {
-                unpack(self.format, &bytes[output * row..][..*row], out);
-            }
-        }
+        panels!(
+            &self.data,
+            panels => value(panels, output, out),
+            (bytes, row) => unpack(self.format, &bytes[output * row..][..*row], out)
+        );
     }
 
     /// `y[r][j] = x[r] . w[j]`: `x` is `[rows, width]`, `y` is `[rows, outputs]`.
@@ -138,104 +172,151 @@ impl Weight {
     /// # Panics
     /// If the slices are not whole rows.
     pub fn apply(&self, x: &[f32], y: &mut [f32], exec: Exec) {
-        let rows = x.len() / self.width;
-        assert!(
-            x.len() == rows * self.width && y.len() == rows * self.outputs,
-            "{} and {} values are no rows of {} and {}",
-            x.len(),
-            y.len(),
-            self.width,
-            self.outputs
-        );
-        // Unpacking costs about as much as one more row.
-        let work = (rows + 1) * self.outputs * self.width;
-        if !exec.parallel(work) || rows == 0 {
-            dispatch(Tile {
-                weight: self,
-                first: 0,
-                outputs: self.outputs,
-                x,
-                y,
-                strides: (1, self.outputs),
-            });
+        Self::apply_all([(self, y)], x, exec);
+    }
+
+    /// [`apply`](Self::apply) of several matrices of one width to the same rows, in one parallel step.
+    ///
+    /// # Panics
+    /// If the slices are not whole rows.
+    pub fn apply_all<const N: usize>(all: [(&Self, &mut [f32]); N], x: &[f32], exec: Exec) {
+        let width = all[0].0.width;
+        let rows = x.len() / width;
+        for (weight, y) in &all {
+            assert!(
+                x.len() == rows * weight.width && y.len() == rows * weight.outputs,
+                "{} and {} values are no rows of {} and {}",
+                x.len(),
+                y.len(),
+                weight.width,
+                weight.outputs
+            );
+        }
+        if rows == 0 {
             return;
         }
-        // By outputs first, so that each task owns its part.
-        let tasks = |y: &mut [f32]| {
-            exec.chunks(y, TASK * rows, work, |task, part| {
-                dispatch(Tile {
-                    weight: self,
-                    first: task * TASK,
-                    outputs: part.len() / rows,
-                    x,
-                    y: part,
-                    strides: (rows, 1),
-                });
-            });
+        let shifted = all.iter().any(|(weight, _)| weight.is_shifted());
+        let sums = if shifted { sums(x, SUMMED) } else { Vec::new() };
+        let inputs = Inputs {
+            x,
+            sums: &sums,
+            width,
         };
-        if rows == 1 {
-            tasks(y);
-            return;
-        }
-        let mut turned = vec![0.0; y.len()];
-        tasks(&mut turned);
-        for (r, row) in y.chunks_exact_mut(self.outputs).enumerate() {
-            for (y, column) in row.iter_mut().zip(turned.chunks_exact(rows)) {
-                *y = column[r];
+        let outputs: usize = all.iter().map(|(weight, _)| weight.outputs).sum();
+        let parallel = exec.parallel((rows + 1) * outputs * width);
+        let threads = if parallel {
+            rayon::current_num_threads()
+        } else {
+            1
+        };
+        let panels = outputs.div_ceil(WIDE);
+        let size = if threads == 1 {
+            panels
+        } else {
+            panels
+                .div_ceil(threads * TASKS)
+                .max(TASK)
+                .next_multiple_of(TASK)
+        };
+        let mut tasks: Vec<Tile<'_>> = Vec::new();
+        for (weight, y) in all {
+            let mut rest: Vec<&mut [f32]> = y.chunks_exact_mut(weight.outputs).collect();
+            let mut first = 0;
+            while first < weight.outputs.div_ceil(WIDE) {
+                let outputs = (size * WIDE).min(weight.outputs - first * WIDE);
+                let mut part = Vec::with_capacity(rows);
+                for row in &mut rest {
+                    let (now, later) = std::mem::take(row).split_at_mut(outputs);
+                    part.push(now);
+                    *row = later;
+                }
+                tasks.push(Tile {
+                    weight,
+                    first,
+                    inputs,
+                    y: part,
+                });
+                first += size;
             }
         }
+        if parallel {
+            tasks.into_par_iter().for_each(dispatch);
+        } else {
+            tasks.into_iter().for_each(dispatch);
+        }
+    }
+
+    fn is_shifted(&self) -> bool {
+        fn of<F: Panel>(_: &[F]) -> bool {
+            F::SHIFTED
+        }
+        panels!(&self.data, panels => of(panels), (_bytes, _row) => false)
     }
 }
 
-/// Some outputs of all rows. Output `first + j` of row `r` goes to `y[j * strides.0 + r * strides.1]`.
+/// Columns whose activations are summed, for formats with a summand a sub.
+const SUMMED: usize = 32;
+
+/// Some outputs of all rows, panels from `first` on.
 #[derive(Debug)]
 pub(super) struct Tile<'a> {
     pub(super) weight: &'a Weight,
     pub(super) first: usize,
-    pub(super) outputs: usize,
-    pub(super) x: &'a [f32],
-    pub(super) y: &'a mut [f32],
-    pub(super) strides: (usize, usize),
+    pub(super) inputs: Inputs<'a>,
+    pub(super) y: Vec<&'a mut [f32]>,
 }
 
 impl Kernel for Tile<'_> {
     type Output = ();
 
     #[inline(always)]
-    fn run<S: Lanes>(self, simd: S) {
-        let Self { weight, first, .. } = self;
-        let width = weight.width;
-        let (by_output, by_row) = self.strides;
-        let mut scratch = match weight.data {
-            Data::Floats(_) => Vec::new(),
-            Data::Packed { .. } => vec![0.0; BLOCK * width],
-        };
-        for block in (0..self.outputs).step_by(BLOCK) {
-            let outputs = BLOCK.min(self.outputs - block);
-            let at = first + block;
-            let w = match &weight.data {
-                Data::Floats(values) => &values[at * width..(at + outputs) * width],
-                Data::Packed { bytes, row } => {
-                    let bytes = &bytes[at * row..(at + outputs) * row];
-                    unpack(weight.format, bytes, &mut scratch[..outputs * width]);
-                    &scratch[..outputs * width]
-                }
-            };
-            let mut pairs = self.x.chunks_exact(2 * width);
-            for (pair, x) in pairs.by_ref().enumerate() {
-                let (a, b) = x.split_at(width);
-                for (j, w) in w.chunks_exact(width).enumerate() {
-                    let to = (block + j) * by_output + 2 * pair * by_row;
-                    [self.y[to], self.y[to + by_row]] = two_dots(simd, w, a, b);
+    fn run<S: Lanes>(mut self, simd: S) {
+        panels!(
+            &self.weight.data,
+            panels => self.panels(simd, panels),
+            (bytes, row) => self.stored(simd, bytes, *row)
+        );
+    }
+}
+
+impl Tile<'_> {
+    #[inline(always)]
+    fn panels<S: Lanes, F: Pack>(&mut self, simd: S, panels: &[F]) {
+        let blocks = self.inputs.width / (F::SUB * F::SUBS);
+        let count = self.y[0].len().div_ceil(WIDE);
+        drive(
+            simd,
+            &panels[self.first * blocks..][..count * blocks],
+            self.inputs,
+            &mut self.y,
+        );
+    }
+
+    /// Sixteen outputs at a time, as floats.
+    #[inline(always)]
+    fn stored<S: Lanes>(&mut self, simd: S, bytes: &[u8], row: usize) {
+        let width = self.inputs.width;
+        let mut values = vec![0.0; width];
+        let mut panel = vec![F32::EMPTY; width];
+        for at in (0..self.y[0].len()).step_by(WIDE) {
+            let outputs = WIDE.min(self.y[0].len() - at);
+            for lane in 0..outputs {
+                let output = self.first * WIDE + at + lane;
+                unpack(
+                    self.weight.format,
+                    &bytes[output * row..][..row],
+                    &mut values,
+                );
+                for (panel, value) in panel.iter_mut().zip(&values) {
+                    panel.put(lane, *value);
                 }
             }
-            let last = pairs.remainder();
-            if !last.is_empty() {
-                let row = self.x.len() / width - 1;
-                for (j, w) in w.chunks_exact(width).enumerate() {
-                    self.y[(block + j) * by_output + row * by_row] = dot(simd, w, last);
-                }
-            }
+            let mut y: Vec<&mut [f32]> = self
+                .y
+                .iter_mut()
+                .map(|row| &mut row[at..at + outputs])
+                .collect();
+            drive(simd, &panel, self.inputs, &mut y);
         }
     }
 }

@@ -1,10 +1,9 @@
 //! The arithmetic of a pass on the CPU, row by row.
 //!
 //! Every function here gives a row the same bits whatever other rows it is computed with and on
-//! however many threads: sums run in one fixed order that depends on the width of the row alone,
-//! multiplication and addition are rounded separately, and threads only ever divide outputs among
-//! themselves. Eight-lane AVX2 is used where the machine has it, with the same lanes and order as
-//! the portable code, hence the same bits.
+//! however many threads: sums run in one fixed order that depends on the width of the row alone, and
+//! threads only ever divide outputs among themselves. AVX-512 or AVX2 with FMA is used where the
+//! machine has it, with the same lanes, order and roundings as the portable code, hence the same bits.
 
 mod act;
 mod attention;
@@ -13,8 +12,10 @@ mod exec;
 mod format;
 mod linear;
 mod norm;
+mod panel;
 mod rope;
 mod simd;
+mod sums;
 mod unpack;
 mod unpack_k;
 

@@ -1,12 +1,31 @@
 //! Choosing the instruction set at run time.
 
-/// Arithmetic on eight lanes of `f32`, each rounded on its own.
+/// Arithmetic on lanes of `f32`: sums of eight are rounded after each operation, products are added
+/// to sixteen in one rounding. Every instruction set gives the same bits.
 pub(super) trait Lanes: Copy {
     type Eight: Copy;
     fn load(self, lanes: &[f32; 8]) -> Self::Eight;
     fn store(self, lanes: Self::Eight) -> [f32; 8];
     fn add(self, a: Self::Eight, b: Self::Eight) -> Self::Eight;
     fn mul(self, a: Self::Eight, b: Self::Eight) -> Self::Eight;
+
+    type Sixteen: Copy;
+    /// Registers hold twice as many sums as with eight lanes a register.
+    const WIDE: bool;
+    fn splat(self, x: f32) -> Self::Sixteen;
+    fn sixteen(self, lanes: &[f32; 16]) -> Self::Sixteen;
+    fn lanes(self, lanes: Self::Sixteen) -> [f32; 16];
+    /// `a * b + c`, rounded once.
+    fn fma(self, a: Self::Sixteen, b: Self::Sixteen, c: Self::Sixteen) -> Self::Sixteen;
+    fn product(self, a: Self::Sixteen, b: Self::Sixteen) -> Self::Sixteen;
+    fn signed(self, lanes: &[i8; 16]) -> Self::Sixteen;
+    fn unsigned(self, lanes: &[u8; 16]) -> Self::Sixteen;
+    /// The low and the high nibbles, each less `BIAS`.
+    fn nibbles<const BIAS: i8>(self, lanes: &[u8; 16]) -> [Self::Sixteen; 2];
+    /// IEEE halves.
+    fn halves(self, lanes: &[u16; 16]) -> Self::Sixteen;
+    /// The upper halves of `f32`.
+    fn uppers(self, lanes: &[u16; 16]) -> Self::Sixteen;
 }
 
 /// A computation written once for every instruction set. Implementations are
@@ -20,13 +39,24 @@ pub(super) trait Kernel {
 #[inline]
 pub(super) fn dispatch<K: Kernel>(kernel: K) -> K::Output {
     #[cfg(target_arch = "x86_64")]
-    if let Some(avx2) = avx2::Avx2::detect() {
-        return avx2.run(kernel);
+    {
+        if let Some(avx512) = x86::Avx512::detect() {
+            return avx512.run(kernel);
+        }
+        if let Some(avx2) = x86::Avx2::detect() {
+            return avx2.run(kernel);
+        }
     }
     portable(kernel)
 }
 
-/// Runs `kernel` on plain floats.
+/// Runs `kernel` on AVX2, where the machine has it: a narrower twin of what [`dispatch`] may choose.
+#[cfg(all(test, target_arch = "x86_64"))]
+pub(super) fn narrow<K: Kernel>(kernel: K) -> Option<K::Output> {
+    Some(x86::Avx2::detect()?.run(kernel))
+}
+
+/// Runs `kernel` on plain floats; on aarch64 the compiler makes NEON of them.
 #[inline]
 pub(super) fn portable<K: Kernel>(kernel: K) -> K::Output {
     kernel.run(Portable)
@@ -34,6 +64,11 @@ pub(super) fn portable<K: Kernel>(kernel: K) -> K::Output {
 
 #[derive(Clone, Copy, Debug)]
 struct Portable;
+
+#[inline(always)]
+fn each<const N: usize>(f: impl Fn(usize) -> f32) -> [f32; N] {
+    std::array::from_fn(f)
+}
 
 impl Lanes for Portable {
     type Eight = [f32; 8];
@@ -49,27 +84,80 @@ impl Lanes for Portable {
     }
 
     #[inline(always)]
-    fn add(self, mut a: [f32; 8], b: [f32; 8]) -> [f32; 8] {
-        for (a, b) in a.iter_mut().zip(b) {
-            *a += b;
-        }
-        a
+    fn add(self, a: [f32; 8], b: [f32; 8]) -> [f32; 8] {
+        each(|i| a[i] + b[i])
     }
 
     #[inline(always)]
-    fn mul(self, mut a: [f32; 8], b: [f32; 8]) -> [f32; 8] {
-        for (a, b) in a.iter_mut().zip(b) {
-            *a *= b;
-        }
-        a
+    fn mul(self, a: [f32; 8], b: [f32; 8]) -> [f32; 8] {
+        each(|i| a[i] * b[i])
+    }
+
+    type Sixteen = [f32; 16];
+    const WIDE: bool = cfg!(target_arch = "aarch64");
+
+    #[inline(always)]
+    fn splat(self, x: f32) -> [f32; 16] {
+        [x; 16]
+    }
+
+    #[inline(always)]
+    fn sixteen(self, lanes: &[f32; 16]) -> [f32; 16] {
+        *lanes
+    }
+
+    #[inline(always)]
+    fn lanes(self, lanes: [f32; 16]) -> [f32; 16] {
+        lanes
+    }
+
+    #[inline(always)]
+    fn fma(self, a: [f32; 16], b: [f32; 16], c: [f32; 16]) -> [f32; 16] {
+        each(|i| a[i].mul_add(b[i], c[i]))
+    }
+
+    #[inline(always)]
+    fn product(self, a: [f32; 16], b: [f32; 16]) -> [f32; 16] {
+        each(|i| a[i] * b[i])
+    }
+
+    #[inline(always)]
+    fn signed(self, lanes: &[i8; 16]) -> [f32; 16] {
+        each(|i| f32::from(lanes[i]))
+    }
+
+    #[inline(always)]
+    fn unsigned(self, lanes: &[u8; 16]) -> [f32; 16] {
+        each(|i| f32::from(lanes[i]))
+    }
+
+    #[inline(always)]
+    fn nibbles<const BIAS: i8>(self, lanes: &[u8; 16]) -> [[f32; 16]; 2] {
+        [
+            each(|i| f32::from((lanes[i] & 15).cast_signed() - BIAS)),
+            each(|i| f32::from((lanes[i] >> 4).cast_signed() - BIAS)),
+        ]
+    }
+
+    #[inline(always)]
+    fn halves(self, lanes: &[u16; 16]) -> [f32; 16] {
+        each(|i| super::unpack::half(lanes[i].to_le_bytes()))
+    }
+
+    #[inline(always)]
+    fn uppers(self, lanes: &[u16; 16]) -> [f32; 16] {
+        each(|i| f32::from_bits(u32::from(lanes[i]) << 16))
     }
 }
 
 #[cfg(target_arch = "x86_64")]
-mod avx2 {
-    use std::arch::x86_64::__m256;
+mod x86 {
+    use std::arch::x86_64::{__m128i, __m256, __m256i, __m512};
 
-    use pulp::{cast, x86::V3};
+    use pulp::{
+        cast,
+        x86::{V3, V4},
+    };
 
     use super::{Kernel, Lanes};
 
@@ -89,6 +177,18 @@ mod avx2 {
                 || kernel.run(self),
             )
         }
+
+        #[inline(always)]
+        fn integers(self, bytes: __m128i) -> [__m256; 2] {
+            let [low, high]: [u64; 2] = cast(bytes);
+            let wide = |half: u64| {
+                let bytes: __m128i = cast([half, 0]);
+                self.0
+                    .avx
+                    ._mm256_cvtepi32_ps(self.0.avx2._mm256_cvtepu8_epi32(bytes))
+            };
+            [wide(low), wide(high)]
+        }
     }
 
     impl Lanes for Avx2 {
@@ -96,8 +196,7 @@ mod avx2 {
 
         #[inline(always)]
         fn load(self, lanes: &[f32; 8]) -> __m256 {
-            let [a, b, c, d, e, f, g, h] = *lanes;
-            self.0.avx._mm256_setr_ps(a, b, c, d, e, f, g, h)
+            cast(*lanes)
         }
 
         #[inline(always)]
@@ -113,6 +212,217 @@ mod avx2 {
         #[inline(always)]
         fn mul(self, a: __m256, b: __m256) -> __m256 {
             self.0.avx._mm256_mul_ps(a, b)
+        }
+
+        type Sixteen = [__m256; 2];
+        const WIDE: bool = false;
+
+        #[inline(always)]
+        fn splat(self, x: f32) -> [__m256; 2] {
+            let x = self.0.avx._mm256_set1_ps(x);
+            [x, x]
+        }
+
+        #[inline(always)]
+        fn sixteen(self, lanes: &[f32; 16]) -> [__m256; 2] {
+            cast(*lanes)
+        }
+
+        #[inline(always)]
+        fn lanes(self, lanes: [__m256; 2]) -> [f32; 16] {
+            cast(lanes)
+        }
+
+        #[inline(always)]
+        fn fma(self, a: [__m256; 2], b: [__m256; 2], c: [__m256; 2]) -> [__m256; 2] {
+            let fma = self.0.fma;
+            [
+                fma._mm256_fmadd_ps(a[0], b[0], c[0]),
+                fma._mm256_fmadd_ps(a[1], b[1], c[1]),
+            ]
+        }
+
+        #[inline(always)]
+        fn product(self, a: [__m256; 2], b: [__m256; 2]) -> [__m256; 2] {
+            [self.mul(a[0], b[0]), self.mul(a[1], b[1])]
+        }
+
+        #[inline(always)]
+        fn signed(self, lanes: &[i8; 16]) -> [__m256; 2] {
+            let [low, high]: [u64; 2] = cast(*lanes);
+            let wide = |half: u64| {
+                let bytes: __m128i = cast([half, 0]);
+                self.0
+                    .avx
+                    ._mm256_cvtepi32_ps(self.0.avx2._mm256_cvtepi8_epi32(bytes))
+            };
+            [wide(low), wide(high)]
+        }
+
+        #[inline(always)]
+        fn unsigned(self, lanes: &[u8; 16]) -> [__m256; 2] {
+            self.integers(cast(*lanes))
+        }
+
+        #[inline(always)]
+        fn nibbles<const BIAS: i8>(self, lanes: &[u8; 16]) -> [[__m256; 2]; 2] {
+            let sse2 = self.0.sse2;
+            let (bytes, mask) = (cast(*lanes), sse2._mm_set1_epi8(15));
+            let low = sse2._mm_and_si128(bytes, mask);
+            let high = sse2._mm_and_si128(sse2._mm_srli_epi16::<4>(bytes), mask);
+            if BIAS == 0 {
+                return [self.integers(low), self.integers(high)];
+            }
+            let bias = sse2._mm_set1_epi8(BIAS);
+            let signed = |bytes| self.signed(&cast(sse2._mm_sub_epi8(bytes, bias)));
+            [signed(low), signed(high)]
+        }
+
+        #[inline(always)]
+        fn halves(self, lanes: &[u16; 16]) -> [__m256; 2] {
+            let [low, high]: [__m128i; 2] = cast(*lanes);
+            let (avx, avx2) = (self.0.avx, self.0.avx2);
+            // As the portable conversion, whose multiplication by 2^112 is exact.
+            let wide = |half: __m128i| {
+                let h = avx2._mm256_cvtepu16_epi32(half);
+                let bits = |mask: i32| avx2._mm256_and_si256(h, avx._mm256_set1_epi32(mask));
+                let body = avx2._mm256_slli_epi32::<13>(bits(0x7fff));
+                let scale = avx._mm256_set1_ps(f32::from_bits((112 + 127) << 23));
+                let finite = avx._mm256_mul_ps(cast(body), scale);
+                let top = avx._mm256_set1_epi32(0x7f80_0000);
+                let special = cast(avx2._mm256_or_si256(body, top));
+                let is_special =
+                    avx2._mm256_cmpeq_epi32(bits(0x7c00), avx._mm256_set1_epi32(0x7c00));
+                let value = avx._mm256_blendv_ps(finite, special, cast(is_special));
+                let sign = avx2._mm256_slli_epi32::<16>(bits(0x8000));
+                avx._mm256_or_ps(value, cast(sign))
+            };
+            [wide(low), wide(high)]
+        }
+
+        #[inline(always)]
+        fn uppers(self, lanes: &[u16; 16]) -> [__m256; 2] {
+            let [low, high]: [__m128i; 2] = cast(*lanes);
+            let avx2 = self.0.avx2;
+            let wide = |half| cast(avx2._mm256_slli_epi32::<16>(avx2._mm256_cvtepu16_epi32(half)));
+            [wide(low), wide(high)]
+        }
+    }
+
+    #[derive(Clone, Copy, Debug)]
+    pub(super) struct Avx512(V4);
+
+    impl Avx512 {
+        #[inline]
+        pub(super) fn detect() -> Option<Self> {
+            V4::try_new().map(Self)
+        }
+
+        #[inline]
+        pub(super) fn run<K: Kernel>(self, kernel: K) -> K::Output {
+            self.0.vectorize(
+                #[inline(always)]
+                || kernel.run(self),
+            )
+        }
+    }
+
+    /// 0 to 15, each less a bias.
+    const fn table(bias: i8) -> [f32; 16] {
+        let mut all = [0.0; 16];
+        let mut i = 0;
+        while i < 16 {
+            all[i as usize] = (i - bias) as f32;
+            i += 1;
+        }
+        all
+    }
+
+    impl Lanes for Avx512 {
+        type Eight = __m256;
+
+        #[inline(always)]
+        fn load(self, lanes: &[f32; 8]) -> __m256 {
+            cast(*lanes)
+        }
+
+        #[inline(always)]
+        fn store(self, lanes: __m256) -> [f32; 8] {
+            cast(lanes)
+        }
+
+        #[inline(always)]
+        fn add(self, a: __m256, b: __m256) -> __m256 {
+            self.0.avx._mm256_add_ps(a, b)
+        }
+
+        #[inline(always)]
+        fn mul(self, a: __m256, b: __m256) -> __m256 {
+            self.0.avx._mm256_mul_ps(a, b)
+        }
+
+        type Sixteen = __m512;
+        const WIDE: bool = true;
+
+        #[inline(always)]
+        fn splat(self, x: f32) -> __m512 {
+            self.0.avx512f._mm512_set1_ps(x)
+        }
+
+        #[inline(always)]
+        fn sixteen(self, lanes: &[f32; 16]) -> __m512 {
+            cast(*lanes)
+        }
+
+        #[inline(always)]
+        fn lanes(self, lanes: __m512) -> [f32; 16] {
+            cast(lanes)
+        }
+
+        #[inline(always)]
+        fn fma(self, a: __m512, b: __m512, c: __m512) -> __m512 {
+            self.0.avx512f._mm512_fmadd_ps(a, b, c)
+        }
+
+        #[inline(always)]
+        fn product(self, a: __m512, b: __m512) -> __m512 {
+            self.0.avx512f._mm512_mul_ps(a, b)
+        }
+
+        #[inline(always)]
+        fn signed(self, lanes: &[i8; 16]) -> __m512 {
+            let f = self.0.avx512f;
+            f._mm512_cvtepi32_ps(f._mm512_cvtepi8_epi32(cast(*lanes)))
+        }
+
+        #[inline(always)]
+        fn unsigned(self, lanes: &[u8; 16]) -> __m512 {
+            let f = self.0.avx512f;
+            f._mm512_cvtepi32_ps(f._mm512_cvtepu8_epi32(cast(*lanes)))
+        }
+
+        #[inline(always)]
+        fn nibbles<const BIAS: i8>(self, lanes: &[u8; 16]) -> [__m512; 2] {
+            let f = self.0.avx512f;
+            // Only the low four bits of an index count.
+            let table: __m512 = cast(const { table(BIAS) });
+            let low = f._mm512_cvtepu8_epi32(cast(*lanes));
+            let high = f._mm512_srli_epi32::<4>(low);
+            [
+                f._mm512_permutexvar_ps(low, table),
+                f._mm512_permutexvar_ps(high, table),
+            ]
+        }
+
+        #[inline(always)]
+        fn halves(self, lanes: &[u16; 16]) -> __m512 {
+            self.0.avx512f._mm512_cvtph_ps(cast::<_, __m256i>(*lanes))
+        }
+
+        #[inline(always)]
+        fn uppers(self, lanes: &[u16; 16]) -> __m512 {
+            let f = self.0.avx512f;
+            cast(f._mm512_slli_epi32::<16>(f._mm512_cvtepu16_epi32(cast::<_, __m256i>(*lanes))))
         }
     }
 }

@@ -11,7 +11,9 @@ use super::{
     attention::Head,
     linear::Tile,
     norm::RmsNorm,
-    simd::{dispatch, portable},
+    panel::Inputs,
+    simd::{dispatch, narrow, portable},
+    sums::sums,
     *,
 };
 
@@ -129,7 +131,7 @@ fn linear_is_near_the_exact_product_and_equal_row_by_row() {
         for (outputs, width) in [(1, 256), (7, 768), (70, 256), (33, 512)] {
             let weight = weight(format, outputs, width);
             let w = unpacked(&weight);
-            for rows in [1, 2, 3, 8] {
+            for rows in [1, 2, 3, 5, 8, 9, 17] {
                 let x = values(3, rows * width);
                 let mut y = vec![0.0; rows * outputs];
                 weight.apply(&x, &mut y, Exec::Serial);
@@ -174,21 +176,33 @@ fn odd_widths_and_threads_change_no_bit() {
 #[test]
 fn instruction_sets_agree_bit_for_bit() {
     for format in Format::ALL {
-        let (outputs, width, rows) = (6, 768, 3);
+        let (outputs, width, rows) = (38, 768, 9);
         let weight = weight(format, outputs, width);
         let x = values(3, rows * width);
-        let [mut fast, mut plain] = [vec![0.0; rows * outputs], vec![0.0; rows * outputs]];
-        let tile = |y| Tile {
-            weight: &weight,
-            first: 0,
-            outputs,
+        let sums = sums(&x, 32);
+        let inputs = Inputs {
             x: &x,
-            y,
-            strides: (1, outputs),
+            sums: &sums,
+            width,
         };
-        dispatch(tile(&mut fast));
-        portable(tile(&mut plain));
-        assert_eq!(bits(&fast), bits(&plain), "{format}");
+        let run = |with: &dyn Fn(Tile<'_>)| {
+            let mut y = vec![0.0; rows * outputs];
+            with(Tile {
+                weight: &weight,
+                first: 0,
+                inputs,
+                y: y.chunks_exact_mut(outputs).collect(),
+            });
+            bits(&y)
+        };
+        let plain = run(&|tile| portable(tile));
+        assert_eq!(run(&|tile| dispatch(tile)), plain, "{format}");
+        #[cfg(target_arch = "x86_64")]
+        {
+            let there = std::cell::Cell::new(true);
+            let narrowed = run(&|tile| there.set(narrow(tile).is_some()));
+            assert!(!there.get() || narrowed == plain, "{format}, AVX2");
+        }
     }
 
     let (x, w) = (values(1, 300), values(2, 100));

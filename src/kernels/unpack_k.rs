@@ -76,35 +76,43 @@ pub(super) fn q5(b: &[u8; 176], out: &mut [f32; 256]) {
 #[inline(always)]
 fn scale_min(head: &[u8], group: usize) -> (f32, f32) {
     let (d, min) = (half([head[0], head[1]]), half([head[2], head[3]]));
+    let (a, b) = scale_min_bits(head, group);
+    (d * f32::from(a), min * f32::from(b))
+}
+
+/// The factors of d and dmin, 6 bits each.
+#[inline(always)]
+pub(super) fn scale_min_bits(head: &[u8], group: usize) -> (u8, u8) {
     let s = &head[4..];
-    let (a, b) = if group < 4 {
+    if group < 4 {
         (s[group] & 63, s[group + 4] & 63)
     } else {
         (
             s[group + 4] & 15 | s[group - 4] >> 6 << 4,
             s[group + 4] >> 4 | s[group] >> 6 << 4,
         )
-    };
-    (d * f32::from(a), min * f32::from(b))
+    }
 }
 
 /// `Q6_K`: low `nibbles[128]`, high pairs of `bits[64]`, signed `scales[16]`, d.
 #[inline(always)]
 pub(super) fn q6(b: &[u8; 210], out: &mut [f32; 256]) {
-    let (low, rest) = b.split_at(128);
-    let (high, rest) = rest.split_at(64);
-    let (scales, rest) = rest.split_at(16);
-    let d = half([rest[0], rest[1]]);
+    let d = half([b[208], b[209]]);
     for (group, out) in out.chunks_exact_mut(16).enumerate() {
-        let scale = d * f32::from(scales[group].cast_signed());
-        let (section, at) = (group / 2 % 4, group % 2 * 16);
-        let low = &low[group / 8 * 64 + section % 2 * 32 + at..];
-        let high = &high[group / 8 * 32 + at..];
-        for ((o, l), h) in out.iter_mut().zip(low).zip(high) {
-            let q = l >> (section / 2 * 4) & 15 | (h >> (section * 2) & 3) << 4;
-            *o = scale * f32::from(i16::from(q) - 32);
+        let scale = d * f32::from(b[192 + group].cast_signed());
+        for (j, o) in out.iter_mut().enumerate() {
+            *o = scale * f32::from(six(b, group, j));
         }
     }
+}
+
+/// Value `j` of a group of 16 in `Q6_K`, -32 to 31.
+#[inline(always)]
+pub(super) fn six(b: &[u8], group: usize, j: usize) -> i8 {
+    let (section, at) = (group / 2 % 4, group % 2 * 16 + j);
+    let low = b[group / 8 * 64 + section % 2 * 32 + at] >> (section / 2 * 4) & 15;
+    let high = b[128 + group / 8 * 32 + at] >> (section * 2) & 3;
+    (low | high << 4).cast_signed() - 32
 }
 
 /// `Q8_K`: d as `f32`, `values[256]`, sums of 16 that a dot product in `f32` ignores.

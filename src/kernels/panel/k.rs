@@ -1,0 +1,71 @@
+//! The "k" formats of 4 and 6 bits: 256 columns with scales of scales.
+
+use super::{Panel, WIDE};
+use crate::kernels::simd::Lanes;
+
+/// `Q4_K`: eight subs of 32 columns, column `j` in low nibbles, `j + 16` in high ones.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::kernels) struct Q4K {
+    pub(super) d: [u16; WIDE],
+    /// Less than zero times the minimum's scale.
+    pub(super) min: [u16; WIDE],
+    pub(super) scales: [[u8; WIDE]; 8],
+    pub(super) mins: [[u8; WIDE]; 8],
+    pub(super) q: [[[u8; WIDE]; 16]; 8],
+}
+
+/// `Q6_K`: sixteen subs of 16 columns. A value takes a whole byte: 8.6 bits a weight in place of 6.6, and
+/// no bits to gather.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::kernels) struct Q6K {
+    pub(super) d: [u16; WIDE],
+    pub(super) scales: [[i8; WIDE]; 16],
+    pub(super) q: [[[i8; WIDE]; 16]; 16],
+}
+
+impl Panel for Q4K {
+    const SUB: usize = 32;
+    const SUBS: usize = 8;
+    const SCALED: bool = true;
+    const SHIFTED: bool = true;
+    const PAIRS: bool = true;
+
+    #[inline(always)]
+    fn weights<S: Lanes>(&self, simd: S, sub: usize, j: usize) -> [S::Sixteen; 2] {
+        simd.nibbles::<0>(&self.q[sub][j])
+    }
+
+    #[inline(always)]
+    fn scale<S: Lanes>(&self, simd: S, sub: usize) -> S::Sixteen {
+        simd.product(simd.halves(&self.d), simd.unsigned(&self.scales[sub]))
+    }
+
+    #[inline(always)]
+    fn shift<S: Lanes>(&self, simd: S, sub: usize) -> S::Sixteen {
+        simd.product(simd.halves(&self.min), simd.unsigned(&self.mins[sub]))
+    }
+}
+
+impl Panel for Q6K {
+    const SUB: usize = 16;
+    const SUBS: usize = 16;
+    const SCALED: bool = true;
+    const SHIFTED: bool = false;
+    const PAIRS: bool = false;
+
+    #[inline(always)]
+    fn weights<S: Lanes>(&self, simd: S, sub: usize, j: usize) -> [S::Sixteen; 2] {
+        let weights = simd.signed(&self.q[sub][j]);
+        [weights, weights]
+    }
+
+    #[inline(always)]
+    fn scale<S: Lanes>(&self, simd: S, sub: usize) -> S::Sixteen {
+        simd.product(simd.halves(&self.d), simd.signed(&self.scales[sub]))
+    }
+
+    #[inline(always)]
+    fn shift<S: Lanes>(&self, simd: S, _: usize) -> S::Sixteen {
+        simd.splat(0.0)
+    }
+}

@@ -1,0 +1,49 @@
+//! Weights packed sixteen outputs wide.
+//!
+//! A panel holds sixteen outputs, side by side for each column of the width, so that a register has one
+//! weight of each and a column of a row's activations is one number for all: a weight is loaded and
+//! unpacked once for all rows of a tile, and no sum is ever folded across lanes. Each output's sum runs
+//! over the width in the order of [`Panel::SUB`] values at a time, one accumulator a row; how many rows
+//! and panels share a tile changes which sums are in registers together, never their order.
+
+mod drive;
+mod floats;
+mod k;
+mod pack;
+mod q4;
+mod q8;
+
+pub(super) use drive::{Inputs, drive};
+pub(super) use floats::{Bf16, F16, F32};
+pub(super) use k::{Q4K, Q6K};
+pub(super) use pack::{Pack, pack, value};
+pub(super) use q4::{Q40, Q41};
+pub(super) use q8::Q80;
+
+use super::simd::Lanes;
+
+/// Outputs of a panel.
+pub(super) const WIDE: usize = 16;
+
+/// Some columns of a panel: `SUBS` times `SUB` values of each output, each sub with its own scale.
+pub(super) trait Panel: Sync {
+    /// Values that share a scale; 1 for floats, which have none.
+    const SUB: usize;
+    /// Subs of a block.
+    const SUBS: usize;
+    /// Whether values have scales.
+    const SCALED: bool;
+    /// Whether a sub's values have a common summand, too.
+    const SHIFTED: bool;
+    /// Weights that [`Panel::weights`] gives at a time: 1, or 2 that lie half a sub apart.
+    const PAIRS: bool;
+
+    /// Values `j`, and `j + SUB / 2` for pairs (else anything), of sub `sub`.
+    fn weights<S: Lanes>(&self, simd: S, sub: usize, j: usize) -> [S::Sixteen; 2];
+
+    /// The scale of sub `sub`.
+    fn scale<S: Lanes>(&self, simd: S, sub: usize) -> S::Sixteen;
+
+    /// The summand of sub `sub`.
+    fn shift<S: Lanes>(&self, simd: S, sub: usize) -> S::Sixteen;
+}

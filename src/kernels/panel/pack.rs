@@ -1,0 +1,232 @@
+//! From rows of GGML blocks to panels, and back.
+
+use super::{Bf16, F16, F32, Panel, Q4K, Q6K, Q40, Q41, Q80, WIDE};
+use crate::kernels::{
+    unpack::half,
+    unpack_k::{scale_min_bits, six},
+};
+
+/// A block of a panel that is filled output by output from the blocks of the stored format.
+pub(in crate::kernels) trait Pack: Panel + Copy {
+    /// All zero.
+    const EMPTY: Self;
+    /// Bytes of a stored block, which has the columns of one of these.
+    const BYTES: usize;
+
+    /// Takes the stored block of output `lane`.
+    fn set(&mut self, lane: usize, block: &[u8]);
+
+    /// The values of output `lane`, as the stored block's unpacker gives them.
+    fn get(&self, lane: usize, out: &mut [f32]);
+}
+
+/// Panels of `[outputs, width]` values, whose rows are `bytes` one after another; the last panel is filled
+/// up with zeros.
+pub(in crate::kernels) fn pack<F: Pack>(bytes: &[u8], outputs: usize) -> Vec<F> {
+    let row = bytes.len() / outputs;
+    let blocks = row / F::BYTES;
+    let mut panels = vec![F::EMPTY; outputs.div_ceil(WIDE) * blocks];
+    for (output, row) in bytes.chunks_exact(row).enumerate() {
+        let panel = &mut panels[output / WIDE * blocks..][..blocks];
+        for (to, block) in panel.iter_mut().zip(row.chunks_exact(F::BYTES)) {
+            to.set(output % WIDE, block);
+        }
+    }
+    panels
+}
+
+/// The row of `output`.
+pub(in crate::kernels) fn value<F: Pack>(panels: &[F], output: usize, out: &mut [f32]) {
+    let columns = F::SUB * F::SUBS;
+    let blocks = out.len() / columns;
+    let panel = &panels[output / WIDE * blocks..][..blocks];
+    for (block, out) in panel.iter().zip(out.chunks_exact_mut(columns)) {
+        block.get(output % WIDE, out);
+    }
+}
+
+impl Pack for F32 {
+    const EMPTY: Self = Self([0.0; WIDE]);
+    const BYTES: usize = 4;
+
+    fn set(&mut self, lane: usize, block: &[u8]) {
+        self.0[lane] = f32::from_le_bytes([block[0], block[1], block[2], block[3]]);
+    }
+
+    fn get(&self, lane: usize, out: &mut [f32]) {
+        out[0] = self.0[lane];
+    }
+}
+
+impl Pack for F16 {
+    const EMPTY: Self = Self([0; WIDE]);
+    const BYTES: usize = 2;
+
+    fn set(&mut self, lane: usize, block: &[u8]) {
+        self.0[lane] = word(block);
+    }
+
+    fn get(&self, lane: usize, out: &mut [f32]) {
+        out[0] = float(self.0[lane]);
+    }
+}
+
+impl Pack for Bf16 {
+    const EMPTY: Self = Self([0; WIDE]);
+    const BYTES: usize = 2;
+
+    fn set(&mut self, lane: usize, block: &[u8]) {
+        self.0[lane] = word(block);
+    }
+
+    fn get(&self, lane: usize, out: &mut [f32]) {
+        out[0] = f32::from_bits(u32::from(self.0[lane]) << 16);
+    }
+}
+
+impl Pack for Q80 {
+    const EMPTY: Self = Self {
+        d: [0; WIDE],
+        q: [[0; WIDE]; 32],
+    };
+    const BYTES: usize = 34;
+
+    fn set(&mut self, lane: usize, block: &[u8]) {
+        self.d[lane] = word(block);
+        for (q, byte) in self.q.iter_mut().zip(&block[2..]) {
+            q[lane] = byte.cast_signed();
+        }
+    }
+
+    fn get(&self, lane: usize, out: &mut [f32]) {
+        let d = float(self.d[lane]);
+        for (o, q) in out.iter_mut().zip(&self.q) {
+            *o = f32::from(q[lane]) * d;
+        }
+    }
+}
+
+impl Pack for Q40 {
+    const EMPTY: Self = Self {
+        d: [0; WIDE],
+        q: [[0; WIDE]; 16],
+    };
+    const BYTES: usize = 18;
+
+    fn set(&mut self, lane: usize, block: &[u8]) {
+        self.d[lane] = word(block);
+        for (q, byte) in self.q.iter_mut().zip(&block[2..]) {
+            q[lane] = *byte;
+        }
+    }
+
+    fn get(&self, lane: usize, out: &mut [f32]) {
+        let d = float(self.d[lane]);
+        for (o, q) in out.iter_mut().zip(nibbles(&self.q, lane)) {
+            *o = f32::from(i16::from(q) - 8) * d;
+        }
+    }
+}
+
+impl Pack for Q41 {
+    const EMPTY: Self = Self {
+        d: [0; WIDE],
+        m: [0; WIDE],
+        q: [[0; WIDE]; 16],
+    };
+    const BYTES: usize = 20;
+
+    fn set(&mut self, lane: usize, block: &[u8]) {
+        self.d[lane] = word(block);
+        self.m[lane] = word(&block[2..]);
+        for (q, byte) in self.q.iter_mut().zip(&block[4..]) {
+            q[lane] = *byte;
+        }
+    }
+
+    fn get(&self, lane: usize, out: &mut [f32]) {
+        let (d, m) = (float(self.d[lane]), float(self.m[lane]));
+        for (o, q) in out.iter_mut().zip(nibbles(&self.q, lane)) {
+            *o = f32::from(q) * d + m;
+        }
+    }
+}
+
+impl Pack for Q4K {
+    const EMPTY: Self = Self {
+        d: [0; WIDE],
+        min: [0; WIDE],
+        scales: [[0; WIDE]; 8],
+        mins: [[0; WIDE]; 8],
+        q: [[[0; WIDE]; 16]; 8],
+    };
+    const BYTES: usize = 144;
+
+    fn set(&mut self, lane: usize, block: &[u8]) {
+        let (head, values) = block.split_at(16);
+        self.d[lane] = word(head);
+        self.min[lane] = word(&head[2..]) ^ 0x8000;
+        for (sub, q) in self.q.iter_mut().enumerate() {
+            let (scale, min) = scale_min_bits(head, sub);
+            self.scales[sub][lane] = scale;
+            self.mins[sub][lane] = min;
+            let bytes = &values[sub / 2 * 32..][..32];
+            let nibble = |byte: u8| byte >> (sub % 2 * 4) & 15;
+            for (j, q) in q.iter_mut().enumerate() {
+                q[lane] = nibble(bytes[j]) | nibble(bytes[j + 16]) << 4;
+            }
+        }
+    }
+
+    fn get(&self, lane: usize, out: &mut [f32]) {
+        for (sub, out) in out.chunks_exact_mut(32).enumerate() {
+            let scale = float(self.d[lane]) * f32::from(self.scales[sub][lane]);
+            let shift = float(self.min[lane]) * f32::from(self.mins[sub][lane]);
+            for (o, q) in out.iter_mut().zip(nibbles(&self.q[sub], lane)) {
+                *o = scale * f32::from(q) + shift;
+            }
+        }
+    }
+}
+
+impl Pack for Q6K {
+    const EMPTY: Self = Self {
+        d: [0; WIDE],
+        scales: [[0; WIDE]; 16],
+        q: [[[0; WIDE]; 16]; 16],
+    };
+    const BYTES: usize = 210;
+
+    fn set(&mut self, lane: usize, block: &[u8]) {
+        self.d[lane] = word(&block[208..]);
+        for (sub, q) in self.q.iter_mut().enumerate() {
+            self.scales[sub][lane] = block[192 + sub].cast_signed();
+            for (j, q) in q.iter_mut().enumerate() {
+                q[lane] = six(block, sub, j);
+            }
+        }
+    }
+
+    fn get(&self, lane: usize, out: &mut [f32]) {
+        for (sub, out) in out.chunks_exact_mut(16).enumerate() {
+            let scale = float(self.d[lane]) * f32::from(self.scales[sub][lane]);
+            for (o, q) in out.iter_mut().zip(&self.q[sub]) {
+                *o = scale * f32::from(q[lane]);
+            }
+        }
+    }
+}
+
+fn word(bytes: &[u8]) -> u16 {
+    u16::from_le_bytes([bytes[0], bytes[1]])
+}
+
+fn float(half_bits: u16) -> f32 {
+    half(half_bits.to_le_bytes())
+}
+
+/// The low nibbles of `lane`, then the high ones.
+fn nibbles(q: &[[u8; WIDE]; 16], lane: usize) -> impl Iterator<Item = u8> {
+    let low = q.iter().map(move |q| q[lane] & 15);
+    low.chain(q.iter().map(move |q| q[lane] >> 4))
+}

@@ -1,0 +1,65 @@
+//! Nibbles with a scale every 32.
+
+use super::{Panel, WIDE};
+use crate::kernels::simd::Lanes;
+
+/// `Q4_0`, 32 columns: column `j` in low nibbles, `j + 16` in high ones.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::kernels) struct Q40 {
+    pub(super) d: [u16; WIDE],
+    pub(super) q: [[u8; WIDE]; 16],
+}
+
+/// `Q4_1`, 32 columns: column `j` in low nibbles, `j + 16` in high ones.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::kernels) struct Q41 {
+    pub(super) d: [u16; WIDE],
+    pub(super) m: [u16; WIDE],
+    pub(super) q: [[u8; WIDE]; 16],
+}
+
+impl Panel for Q40 {
+    const SUB: usize = 32;
+    const SUBS: usize = 1;
+    const SCALED: bool = true;
+    const SHIFTED: bool = false;
+    const PAIRS: bool = true;
+
+    #[inline(always)]
+    fn weights<S: Lanes>(&self, simd: S, _: usize, j: usize) -> [S::Sixteen; 2] {
+        simd.nibbles::<8>(&self.q[j])
+    }
+
+    #[inline(always)]
+    fn scale<S: Lanes>(&self, simd: S, _: usize) -> S::Sixteen {
+        simd.halves(&self.d)
+    }
+
+    #[inline(always)]
+    fn shift<S: Lanes>(&self, simd: S, _: usize) -> S::Sixteen {
+        simd.splat(0.0)
+    }
+}
+
+impl Panel for Q41 {
+    const SUB: usize = 32;
+    const SUBS: usize = 1;
+    const SCALED: bool = true;
+    const SHIFTED: bool = true;
+    const PAIRS: bool = true;
+
+    #[inline(always)]
+    fn weights<S: Lanes>(&self, simd: S, _: usize, j: usize) -> [S::Sixteen; 2] {
+        simd.nibbles::<0>(&self.q[j])
+    }
+
+    #[inline(always)]
+    fn scale<S: Lanes>(&self, simd: S, _: usize) -> S::Sixteen {
+        simd.halves(&self.d)
+    }
+
+    #[inline(always)]
+    fn shift<S: Lanes>(&self, simd: S, _: usize) -> S::Sixteen {
+        simd.halves(&self.m)
+    }
+}

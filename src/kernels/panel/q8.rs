@@ -1,0 +1,35 @@
+//! Bytes with a scale every 32.
+
+use super::{Panel, WIDE};
+use crate::kernels::simd::Lanes;
+
+/// `Q8_0`, 32 columns.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::kernels) struct Q80 {
+    pub(super) d: [u16; WIDE],
+    pub(super) q: [[i8; WIDE]; 32],
+}
+
+impl Panel for Q80 {
+    const SUB: usize = 32;
+    const SUBS: usize = 1;
+    const SCALED: bool = true;
+    const SHIFTED: bool = false;
+    const PAIRS: bool = false;
+
+    #[inline(always)]
+    fn weights<S: Lanes>(&self, simd: S, _: usize, j: usize) -> [S::Sixteen; 2] {
+        let weights = simd.signed(&self.q[j]);
+        [weights, weights]
+    }
+
+    #[inline(always)]
+    fn scale<S: Lanes>(&self, simd: S, _: usize) -> S::Sixteen {
+        simd.halves(&self.d)
+    }
+
+    #[inline(always)]
+    fn shift<S: Lanes>(&self, simd: S, _: usize) -> S::Sixteen {
+        simd.splat(0.0)
+    }
+}
