@@ -52,9 +52,12 @@ impl SelfAttention {
         s: &mut AttentionScratch,
     ) {
         let Pass { shape, exec, .. } = *pass;
-        self.q_proj.apply(x, &mut s.q, exec);
-        self.k_proj.apply(x, &mut s.k, exec);
-        self.v_proj.apply(x, &mut s.v, exec);
+        let heads = [
+            (&self.q_proj, &mut s.q[..]),
+            (&self.k_proj, &mut s.k[..]),
+            (&self.v_proj, &mut s.v[..]),
+        ];
+        Linear::apply_all(heads, x, exec);
         if let Some((q_norm, k_norm)) = &self.qk_norm {
             // The attended rows are not there yet, so their place is free.
             s.attended.copy_from_slice(&s.q);

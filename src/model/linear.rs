@@ -78,12 +78,27 @@ impl Linear {
 
     /// `[rows, in]` to `[rows, out]`.
     pub fn apply(&self, x: &[f32], y: &mut [f32], exec: Exec) {
-        self.weight.apply(x, y, exec);
-        if let Some(bias) = &self.bias {
-            for row in y.chunks_exact_mut(bias.len()) {
-                for (y, b) in row.iter_mut().zip(bias) {
-                    *y += b;
-                }
+        Self::apply_all([(self, y)], x, exec);
+    }
+
+    /// [`apply`](Self::apply) of several layers to the same rows, in one parallel step.
+    pub fn apply_all<const N: usize>(
+        mut all: [(&Self, &mut [f32]); N],
+        x: &[f32],
+        exec: Exec,
+    ) {
+        let weights = all.each_mut().map(|(layer, y)| (&layer.weight, &mut **y));
+        Weight::apply_all(weights, x, exec);
+        for (layer, y) in all {
+            layer.add_bias(y);
+        }
+    }
+
+    fn add_bias(&self, y: &mut [f32]) {
+        let Some(bias) = &self.bias else { return };
+        for row in y.chunks_exact_mut(bias.len()) {
+            for (y, b) in row.iter_mut().zip(bias) {
+                *y += b;
             }
         }
     }

@@ -31,8 +31,11 @@ impl MlpScratch {
 impl Mlp {
     /// `[rows, hidden]` to `[rows, hidden]`.
     pub(super) fn forward(&self, x: &[f32], out: &mut [f32], exec: Exec, s: &mut MlpScratch) {
-        self.gate_proj.apply(x, &mut s.gate, exec);
-        self.up_proj.apply(x, &mut s.up, exec);
+        let both = [
+            (&self.gate_proj, &mut s.gate[..]),
+            (&self.up_proj, &mut s.up[..]),
+        ];
+        Linear::apply_all(both, x, exec);
         silu_mul(&mut s.gate, &s.up);
         self.down_proj.apply(&s.gate, out, exec);
     }
