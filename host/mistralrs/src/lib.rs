@@ -18,3 +18,4 @@ pub mod serve;
 
 pub use loader::{EyrieLoader, Options};
 pub use pipeline::EyriePipeline;
+pub use runner::Held;

@@ -59,15 +59,13 @@ async fn add_one(
     added.await.map_err(|error| anyhow!(error))
 }
 
-/// The server's routes, with `/metrics` for these counters.
+/// The server's routes, with `/metrics` for these counters; loaders that serve one host share theirs
+/// ([`EyrieLoader::with_metrics`]).
 ///
 /// # Errors
 /// If the host's routes cannot be made.
-pub async fn router(host: Arc<MistralRs>, metrics: Vec<Arc<Metrics>>) -> Result<Router> {
+pub async fn router(host: Arc<MistralRs>, metrics: Arc<Metrics>) -> Result<Router> {
     let routes = MistralRsServerRouterBuilder::new().with_mistralrs(host);
-    let told = move || async move {
-        let text: String = metrics.iter().map(|metrics| metrics.text()).collect();
-        ([(header::CONTENT_TYPE, OPEN_METRICS)], text)
-    };
+    let told = move || async move { ([(header::CONTENT_TYPE, OPEN_METRICS)], metrics.text()) };
     Ok(routes.build().await?.route("/metrics", get(told)))
 }
