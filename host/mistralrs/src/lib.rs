@@ -6,6 +6,7 @@
 //! sequences stay in one pass whatever their lengths and whichever host engine asked.
 
 mod asked;
+mod chunks;
 mod counters;
 mod custom;
 mod grammar;

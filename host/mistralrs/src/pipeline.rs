@@ -25,6 +25,7 @@ use tokenizers::Tokenizer;
 
 use crate::{
     asked::{self, Circumstances},
+    chunks::Alone,
     counters,
     metrics::Metrics,
     prompts::Prompts,
@@ -241,8 +242,13 @@ impl EyriePipeline {
         };
         let logprobs = self.logprobs(seq, token, logprob, &text)?;
         mend_text(seq);
+        let ends = seq.is_done(token, step.eos, self.parts.metadata.max_seq_len);
+        let alone = ends.is_none().then(|| Alone::begin(seq)).flatten();
         let added = finish_or_add_toks_to_seq(self, prefix_cacher, seq, logprobs, step.eos);
         let added = AssertUnwindSafe(added).catch_unwind().await;
+        if let Some(alone) = alone {
+            alone.end(seq);
+        }
         let reason = match added {
             Ok(Ok(())) => return Ok(()),
             Ok(Err(_)) if seq.responder().is_closed() => {

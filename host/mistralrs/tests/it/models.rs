@@ -1,7 +1,5 @@
 //! Several models in one process.
 
-use std::sync::Arc;
-
 use eyrie_fixtures::{Fixture, tt};
 use eyrie_host_client::{Expect, Outcome, mixed};
 use eyrie_mistralrs::{EyrieLoader, Held, serve};
@@ -55,8 +53,6 @@ async fn two_models_and_their_twins_answer_at_once() {
     let (_, text) = client.get("/metrics").await.expect("an answer");
     assert!(text.contains("model=\"one\"") && text.contains("model=\"two\""), "{text}");
     assert_eq!(text.matches("# EOF").count(), 1, "{text}");
-    assert_eq!((first.held(), second.held()), Default::default());
-
     let missing = client.send("three", &requests[0]).await;
     assert!(missing.error.is_some(), "{missing:?}");
 }
@@ -84,5 +80,4 @@ async fn pipelines_of_one_loader_share_its_engine() {
     let passes = metrics.lines().find_map(|line| line.strip_prefix("eyrie_passes_total "));
     let passes: f64 = passes.expect("a line").parse().expect("a number");
     assert!(passes < 600.0, "{passes} passes for four times 200");
-    assert_eq!(Arc::strong_count(&host), 2, "the test's and the server's");
 }

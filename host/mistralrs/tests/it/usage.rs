@@ -50,6 +50,7 @@ async fn counters_add_up() {
             // Nothing is cut: a first token each, and in every round what was accepted and one more.
             assert_eq!(choices + rounds + accepted, tokens, "{name}: {outcome:?}");
             assert!(accepted <= drafted);
+            assert!(used(outcome, "prompt_tokens") > 10, "{name}: {}", request.name);
             assert_eq!(drafted > 0, name != "none", "{name}: {outcome:?}");
             let by_position = list(outcome, "accepted_by_position");
             assert_eq!(by_position.iter().sum::<u64>(), accepted, "{name}");
