@@ -44,10 +44,7 @@ impl Processor for Custom {
 ///
 /// # Errors
 /// What went wrong, with `name` before it.
-pub(crate) fn guarded<T>(
-    name: &str,
-    run: impl FnOnce() -> anyhow::Result<T>,
-) -> Result<T, Fault> {
+pub(crate) fn guarded<T>(name: &str, run: impl FnOnce() -> anyhow::Result<T>) -> Result<T, Fault> {
     let reason = match catch_unwind(AssertUnwindSafe(run)) {
         Ok(Ok(done)) => return Ok(done),
         Ok(Err(error)) => format!("{error:#}"),

@@ -94,7 +94,8 @@ impl Grammar {
         let may_end = mask.as_ref().is_none_or(|mask| mask.is_allowed(eos));
         for (id, score) in (0..).zip(scores) {
             let ends = may_end && self.ends.contains(&id);
-            let follows = mask.as_ref().is_some_and(|mask| mask.is_allowed(id));
+            // The trie's own end is another token where it knows none of the model's.
+            let follows = id != eos && mask.as_ref().is_some_and(|mask| mask.is_allowed(id));
             if !ends && !follows {
                 *score = f64::NEG_INFINITY;
             }

@@ -92,7 +92,8 @@ impl EyriePipeline {
 
     /// Drops what belongs to sequences that are gone, whichever pipeline had them.
     fn forget_gone(&self) {
-        self.known().retain(|_, known| known.owner.strong_count() > 0);
+        self.known()
+            .retain(|_, known| known.owner.strong_count() > 0);
         self.parts.runner.lock().forget_gone();
     }
 

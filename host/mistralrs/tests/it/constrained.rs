@@ -34,7 +34,8 @@ fn ids(text: &str) -> Vec<u32> {
     let tokens = eyrie_fixtures::tokenizer::tokens();
     let id = |letter: char| tokens.iter().position(|token| *token == letter.to_string());
     let ids = text.chars().map(|letter| id(letter).expect("a token"));
-    ids.map(|id| u32::try_from(id).expect("a small number")).collect()
+    ids.map(|id| u32::try_from(id).expect("a small number"))
+        .collect()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -66,10 +67,20 @@ async fn c24_digits_only_and_a_script_of_letters() {
 async fn start_over(script: &str) -> Host {
     let models = Models::tt();
     // Letters; a digit before letters; an end token; ids that do not exist.
-    let rounds = [ids("abc"), ids("7ab"), vec![2, 2], vec![61, 9_999], ids("0123")];
+    let rounds = [
+        ids("abc"),
+        ids("7ab"),
+        vec![2, 2],
+        vec![61, 9_999],
+        ids("0123"),
+    ];
     models.script("script.json", &vec![rounds; 20].concat());
     models.script("letters.json", &vec![ids("abcd"); 50]);
-    Host::start(models, &["--drafter", "script", "--draft", script, "--seed", "5"]).await
+    Host::start(
+        models,
+        &["--drafter", "script", "--draft", script, "--seed", "5"],
+    )
+    .await
 }
 
 /// What a grammar forces, a drafter under the same grammar guesses.
@@ -86,9 +97,16 @@ async fn drafts_within_a_grammar_are_accepted() {
 
             let schema = json!({"type": "string", "enum": ["yes", "no"]});
             let outcome = both(&host, &with(under("json_schema", schema))).await;
-            assert!(["\"yes\"", "\"no\""].contains(&texts(&outcome)[0]), "{outcome:?}");
+            assert!(
+                ["\"yes\"", "\"no\""].contains(&texts(&outcome)[0]),
+                "{outcome:?}"
+            );
 
-            let outcome = both(&host, &with(under("lark", "start: /[a-c]{4}/ \"x\" /[0-9]/"))).await;
+            let outcome = both(
+                &host,
+                &with(under("lark", "start: /[a-c]{4}/ \"x\" /[0-9]/")),
+            )
+            .await;
             let text = texts(&outcome)[0].as_bytes();
             assert!(text.len() == 6 && text[4] == b'x' && text[5].is_ascii_digit());
 
@@ -114,7 +132,9 @@ async fn rules_that_keep_the_law_alone_keep_the_grammar() {
     for (rule, drafter) in [("rejection", 3), ("rejection", 4), ("block", 3)] {
         let flags = [DRAFTERS[drafter].1, &["--rule", rule][..]].concat();
         let host = Host::start(Models::tt(), &flags).await;
-        let request = under("regex", "[0-9]{18}").with("temperature", 1.0).with("n", 4);
+        let request = under("regex", "[0-9]{18}")
+            .with("temperature", 1.0)
+            .with("n", 4);
         let outcome = host.one(NAME, &request).await;
         for text in texts(&outcome) {
             assert!(text.len() == 18 && digits(text), "{text}");

@@ -35,10 +35,14 @@ impl Bare {
         self.engine.submit(resolved).expect("a valid request");
         let mut choices = Vec::new();
         while !self.engine.is_idle() {
-            let ended = self.engine.step().into_iter().filter_map(|event| match event {
-                Event::Finished { report, .. } => Some(report),
-                Event::Piece { .. } | Event::Round { .. } => None,
-            });
+            let ended = self
+                .engine
+                .step()
+                .into_iter()
+                .filter_map(|event| match event {
+                    Event::Finished { report, .. } => Some(report),
+                    Event::Piece { .. } | Event::Round { .. } => None,
+                });
             choices.extend(ended);
         }
         choices.sort_by_key(|choice| choice.choice);

@@ -6,7 +6,7 @@ use mistralrs_core::{
     CompletionResponse, Constraint, MistralRs, NormalRequest, Request, RequestMessage, Response,
     SamplingParams,
 };
-use tokio::sync::mpsc::{Receiver, channel};
+use tokio::sync::mpsc::{Receiver, channel, error::SendError};
 
 /// What came of a request.
 #[derive(Debug)]
@@ -75,7 +75,8 @@ pub(crate) fn under(constraint: Constraint, mut request: NormalRequest) -> Norma
     request
 }
 
-/// Sends a request to `model`; what comes of it comes through the receiver.
+/// Sends a request to `model`; what comes of it comes through the receiver. The sender of an engine
+/// that is about to end is tried again.
 pub(crate) async fn send(
     host: &MistralRs,
     model: &str,
@@ -84,10 +85,16 @@ pub(crate) async fn send(
     let (sender, receiver) = channel(10_000);
     request.response = sender;
     request.id = host.next_request_id();
-    let engine = host.get_sender(Some(model)).expect("the model is there");
-    let sent = engine.send(Request::Normal(Box::new(request))).await;
-    sent.expect("the engine lives");
-    receiver
+    let mut request = Request::Normal(Box::new(request));
+    for _ in 0..500 {
+        let engine = host.get_sender(Some(model)).expect("the model is there");
+        match engine.send(request).await {
+            Ok(()) => return receiver,
+            Err(SendError(back)) => request = back,
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    panic!("the engine of {model} has ended and does not start again");
 }
 
 /// Waits for the end of a request.

@@ -49,7 +49,10 @@ fn dry() -> DrySamplingParams {
 }
 
 fn request() -> NormalRequest {
-    let mut request = under(Constraint::Regex("[abcd]{3}".to_owned()), completion("abcabcab"));
+    let mut request = under(
+        Constraint::Regex("[abcd]{3}".to_owned()),
+        completion("abcabcab"),
+    );
     request.sampling_params.temperature = Some(1.0);
     request.sampling_params.max_len = Some(LENGTH);
     request.sampling_params.dry_params = Some(dry());
@@ -63,7 +66,10 @@ fn law() -> Vec<f64> {
     let nudge: Arc<dyn CustomLogitsProcessor> = Arc::new(nudge);
     let sampler = sampler(Some(dry()), [0.0, 0.0, 1.0], vec![nudge], &kept);
     let table = rows(5);
-    let prompt: Vec<u32> = "abcabcab".bytes().map(|byte| u32::from(byte - b'a') + 4).collect();
+    let prompt: Vec<u32> = "abcabcab"
+        .bytes()
+        .map(|byte| u32::from(byte - b'a') + 4)
+        .collect();
     let cells = LETTERS.len().pow(3);
     let cell = |cell: usize| {
         let mut context = prompt.clone();
@@ -108,19 +114,31 @@ async fn first_tokens_have_the_law_of_plain_decoding() {
     let law = law();
     for flags in [
         &["--drafter", "model", "--draft", "@other", "--tree", "2x2x4"][..],
-        &["--drafter", "model", "--draft", "@other", "--rule", "rejection"],
+        &[
+            "--drafter",
+            "model",
+            "--draft",
+            "@other",
+            "--rule",
+            "rejection",
+        ],
     ] {
         let models = Models::of(&table(&rows(5)));
         let other = eyrie_fixtures::Fixture {
             tokenizer: true,
             ..table(&rows(3))
         };
-        other.write_dir(&models.path().join("other")).expect("it is written");
+        other
+            .write_dir(&models.path().join("other"))
+            .expect("it is written");
         let host = Host::start(models, flags).await;
         let (counts, drafted, accepted) = count(&host, NAME).await;
         let fit = goodness_of_fit(&counts, &law).expect("a law");
         assert!(!fit.rejects(ALPHA), "{flags:?}: {fit:?} {counts:?} {law:?}");
-        assert!(0 < accepted && accepted < drafted, "{accepted} of {drafted}");
+        assert!(
+            0 < accepted && accepted < drafted,
+            "{accepted} of {drafted}"
+        );
         // The test would see a law without the processor, the penalty or the other table.
         let other = goodness_of_fit(&counts, &vec![1.0 / 64.0; 64]).expect("a law");
         assert!(other.rejects(ALPHA), "{other:?}");
@@ -129,5 +147,8 @@ async fn first_tokens_have_the_law_of_plain_decoding() {
     let host = Host::start(Models::of(&table(&rows(5))), &[]).await;
     let (counts, drafted, _) = count(&host, PLAIN).await;
     let fit = goodness_of_fit(&counts, &law).expect("a law");
-    assert!(!fit.rejects(ALPHA) && drafted == 0, "{fit:?} {counts:?} {law:?}");
+    assert!(
+        !fit.rejects(ALPHA) && drafted == 0,
+        "{fit:?} {counts:?} {law:?}"
+    );
 }

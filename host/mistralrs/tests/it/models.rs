@@ -20,7 +20,9 @@ async fn two_models_and_their_twins_answer_at_once() {
     let second = EyrieLoader::new(other.options(&seeded(DRAFTERS[3].1)));
     let second = second.with_metrics(first.metrics());
     let host = serve::start(&first, "one").await.expect("it starts");
-    serve::add(&host, &second, "two").await.expect("it is added");
+    serve::add(&host, &second, "two")
+        .await
+        .expect("it is added");
     let again = serve::add(&host, &second, "two").await;
     assert!(again.is_err(), "a name is taken once");
     let server = listen(&host, &first).await;
@@ -35,7 +37,9 @@ async fn two_models_and_their_twins_answer_at_once() {
     }
 
     let requests = mixed().expect("the requests can be read");
-    let whole = requests.into_iter().filter(|request| request.expect == Expect::Ok);
+    let whole = requests
+        .into_iter()
+        .filter(|request| request.expect == Expect::Ok);
     let requests: Vec<_> = whole.collect();
     let all = async |model: &str| {
         let sent = requests.iter().map(|request| client.send(model, request));
@@ -51,7 +55,10 @@ async fn two_models_and_their_twins_answer_at_once() {
 
     // One list of counters, with both models in it.
     let (_, text) = client.get("/metrics").await.expect("an answer");
-    assert!(text.contains("model=\"one\"") && text.contains("model=\"two\""), "{text}");
+    assert!(
+        text.contains("model=\"one\"") && text.contains("model=\"two\""),
+        "{text}"
+    );
     assert_eq!(text.matches("# EOF").count(), 1, "{text}");
     let missing = client.send("three", &requests[0]).await;
     assert!(missing.error.is_some(), "{missing:?}");
@@ -74,10 +81,20 @@ async fn pipelines_of_one_loader_share_its_engine() {
         .with("logit_bias", serde_json::json!({"2": -100}));
     let sent = ["a", "b", "c", "d"].map(|model| client.send(model, &request));
     let outcomes = futures::future::join_all(sent).await;
-    assert!(outcomes.iter().all(|outcome| outcome.check(&request) == Ok(())));
-    assert!(outcomes.iter().all(|outcome| texts(outcome) == texts(&outcomes[0])));
+    assert!(
+        outcomes
+            .iter()
+            .all(|outcome| outcome.check(&request) == Ok(()))
+    );
+    assert!(
+        outcomes
+            .iter()
+            .all(|outcome| texts(outcome) == texts(&outcomes[0]))
+    );
     let metrics = loader.metrics().text();
-    let passes = metrics.lines().find_map(|line| line.strip_prefix("eyrie_passes_total "));
+    let passes = metrics
+        .lines()
+        .find_map(|line| line.strip_prefix("eyrie_passes_total "));
     let passes: f64 = passes.expect("a line").parse().expect("a number");
     assert!(passes < 600.0, "{passes} passes for four times 200");
 }

@@ -3,7 +3,9 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use candle_core::{Device, Tensor};
-use eyrie::sample::{Chain, Counts, Dry, Fault, History, Processor, RawParams, SamplingParams, Semantics};
+use eyrie::sample::{
+    Chain, Counts, Dry, Fault, History, Processor, RawParams, SamplingParams, Semantics,
+};
 use eyrie_verifier::rng::Rng;
 use mistralrs_core::{
     CustomLogitsProcessor, DrySamplingParams,
@@ -88,10 +90,16 @@ fn ours(params: RawParams, logits: &[f32], prompt: &[u32], output: &[u32]) -> Ve
         path: &[],
     };
     chain.law(logits, &history).expect("a law");
-    kept.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    kept.0
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .clone()
 }
 
-#[expect(clippy::cast_possible_truncation, reason = "the host's numbers are f32")]
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "the host's numbers are f32"
+)]
 fn number(rng: &mut Rng, low: f64, high: f64) -> f32 {
     (low + (high - low) * rng.unit()) as f32
 }
@@ -114,7 +122,10 @@ fn penalties_and_dry_are_the_hosts() {
         let breakers = ["\n", ".", "a"];
         let used = 1 + rng.below(3);
         let dry = (case % 3 != 0).then(|| DrySamplingParams {
-            sequence_breakers: breakers[..used].iter().map(|text| (*text).to_owned()).collect(),
+            sequence_breakers: breakers[..used]
+                .iter()
+                .map(|text| (*text).to_owned())
+                .collect(),
             multiplier: number(&mut rng, 0.0, 2.0),
             base: number(&mut rng, 1.0, 2.0),
             allowed_length: rng.below(4),
@@ -127,7 +138,10 @@ fn penalties_and_dry_are_the_hosts() {
 
         let kept = Kept::default();
         let host = sampler(dry.clone(), penalties, Vec::new(), &kept);
-        let breakers = host.settings().dry.map(|dry| dry.sequence_breakers.iter().copied().collect());
+        let breakers = host
+            .settings()
+            .dry
+            .map(|dry| dry.sequence_breakers.iter().copied().collect());
         let theirs = penalised(&host, &kept, &logits, &context);
         let params = RawParams {
             semantics: Semantics::Host,
@@ -151,7 +165,10 @@ fn penalties_and_dry_are_the_hosts() {
         for (id, (ours, theirs)) in own.iter().zip(&theirs).enumerate() {
             let theirs = f64::from(*theirs);
             let close = (ours - theirs).abs() <= 1e-4 * theirs.abs().max(1.0);
-            assert!(close, "case {case}, id {id}: {ours} {theirs} after {context:?}");
+            assert!(
+                close,
+                "case {case}, id {id}: {ours} {theirs} after {context:?}"
+            );
         }
     }
     assert!(dried > 500, "{dried} cases with a passage that repeats");

@@ -48,10 +48,13 @@ impl Models {
     /// Flags with `@name` for a file of the folder, and the target as the model.
     pub(crate) fn options(&self, flags: &[&str]) -> Options {
         let own = ["--model", "@target", "--threads", "1"];
-        let all = own.iter().chain(flags).map(|flag| match flag.strip_prefix('@') {
-            Some(name) => self.path().join(name).display().to_string(),
-            None => (*flag).to_owned(),
-        });
+        let all = own
+            .iter()
+            .chain(flags)
+            .map(|flag| match flag.strip_prefix('@') {
+                Some(name) => self.path().join(name).display().to_string(),
+                None => (*flag).to_owned(),
+            });
         Options::parse(all.collect::<Vec<_>>()).expect("valid flags")
     }
 
@@ -99,7 +102,9 @@ impl Host {
 
     /// Sends `requests` at once.
     pub(crate) async fn all(&self, model: &str, requests: &[Request]) -> Vec<Outcome> {
-        let sent = requests.iter().map(|request| self.client.send(model, request));
+        let sent = requests
+            .iter()
+            .map(|request| self.client.send(model, request));
         futures::future::join_all(sent).await
     }
 

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use candle_core::{Device, Tensor};
+use either::Either;
 use eyrie_fixtures::{table, tokenizer};
 use eyrie_host_client::{Behaviour, Expect};
 use eyrie_mistralrs::EyrieLoader;
@@ -127,7 +128,9 @@ async fn requests_that_are_refused_by_name() {
     let answer = bench.case("raw logits", raw).await;
     assert!(answer.reason().contains("return_raw_logits"), "{answer:?}");
 
-    let answer = bench.case("no choice", with(|r| r.sampling_params.n_choices = 0)).await;
+    let answer = bench
+        .case("no choice", with(|r| r.sampling_params.n_choices = 0))
+        .await;
     assert!(answer.reason().contains("choices"), "{answer:?}");
     let nan = with(|request| request.sampling_params.temperature = Some(f64::NAN));
     let answer = bench.case("temperature", nan).await;
@@ -137,24 +140,30 @@ async fn requests_that_are_refused_by_name() {
     });
     let answer = bench.case("a bias of nothing", bias).await;
     assert!(answer.reason().contains("logit_bias 70"), "{answer:?}");
-    let answer = bench.case("unknown tokens", of(RequestMessage::CompletionTokens(vec![90]))).await;
+    let answer = bench
+        .case(
+            "unknown tokens",
+            of(RequestMessage::CompletionTokens(vec![90])),
+        )
+        .await;
     assert!(answer.reason().contains("90"), "{answer:?}");
     let answer = bench.case("an empty prompt", completion("")).await;
     assert!(answer.reason().contains("empty prompt"), "{answer:?}");
 
-    let pixel = concat!(
-        "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAAAAAA6fptVAAAACklEQVR4nGNg",
-        "AAAAAgABSK+kcQAAAABJRU5ErkJggg=="
-    );
-    let message = json!([{"role": "user", "content": [
-        {"type": "text", "text": "what is it?"},
-        {"type": "image_url", "image_url": {"url": pixel}},
-    ]}]);
-    let mut request = eyrie_host_client::Request::chat("an image", "").with("messages", message);
-    request.expect = Expect::Refused;
-    let outcome = bench.host.one(NAME, &request).await;
-    assert!(outcome.error.as_ref().is_some_and(|e| e.contains("images")), "{outcome:?}");
-    bench.is_fine("an image").await;
+    let message = [
+        ("role".to_owned(), Either::Left("user".to_owned())),
+        ("content".to_owned(), Either::Left("what is it?".to_owned())),
+    ];
+    let image = of(RequestMessage::MultimodalChat {
+        images: vec![image::DynamicImage::new_rgb8(1, 1)],
+        audios: Vec::new(),
+        videos: Vec::new(),
+        messages: vec![message.into_iter().collect()],
+        enable_thinking: None,
+        reasoning_effort: None,
+    });
+    let answer = bench.case("an image", image).await;
+    assert!(answer.reason().contains("images"), "{answer:?}");
     bench.is_empty().await;
 }
 
@@ -178,7 +187,9 @@ async fn lengths_at_the_limits() {
     let answer = bench.case("truncated", cut).await;
     assert_eq!(count(&answer), 12, "{answer:?}");
     for (most, expected) in [(0, 1), (1, 1), (2, 2)] {
-        let answer = bench.case("few", with(|r| r.sampling_params.max_len = Some(most))).await;
+        let answer = bench
+            .case("few", with(|r| r.sampling_params.max_len = Some(most)))
+            .await;
         assert_eq!(count(&answer), expected, "{answer:?}");
         let streamed = with(|request| {
             request.sampling_params.max_len = Some(most);
@@ -187,7 +198,10 @@ async fn lengths_at_the_limits() {
         let mut receiver = send(&bench.host.host, NAME, streamed).await;
         let mut chunks = 0;
         while let Some(chunk) = receiver.recv().await {
-            assert!(matches!(chunk, mistralrs_core::Response::CompletionChunk(_)));
+            assert!(matches!(
+                chunk,
+                mistralrs_core::Response::CompletionChunk(_)
+            ));
             chunks += 1;
         }
         assert_eq!(chunks, expected, "at most {most} tokens");
@@ -206,7 +220,8 @@ async fn a_cache_smaller_than_its_requests() {
     let answer = bench.case("a long answer", long).await;
     assert!(answer.reason().contains("kv-tokens"), "{answer:?}");
     // More than fit at once take turns.
-    let many = futures::future::join_all((0..8).map(|_| ask(&bench.host.host, NAME, completion(GOOD))));
+    let many =
+        futures::future::join_all((0..8).map(|_| ask(&bench.host.host, NAME, completion(GOOD))));
     for answer in many.await {
         assert_eq!(answer.text(), bench.good);
     }
@@ -244,9 +259,8 @@ async fn logits_processors_that_fail() {
         assert!(answer.reason().contains(reason), "{name}: {answer:?}");
     }
     let all_masked = with(|request| {
-        request.logits_processors = at_the_fifth(|logits| {
-            Tensor::full(f32::NEG_INFINITY, logits.shape(), &Device::Cpu)
-        });
+        request.logits_processors =
+            at_the_fifth(|logits| Tensor::full(f32::NEG_INFINITY, logits.shape(), &Device::Cpu));
     });
     let answer = bench.case("masks everything", all_masked).await;
     assert!(!answer.reason().is_empty());
@@ -259,10 +273,10 @@ async fn grammars_that_cannot_be() {
     let constraints = [
         Constraint::Regex("(".to_owned()),
         Constraint::Lark("start: other".to_owned()),
-        // Bytes that no token has.
+        Constraint::JsonSchema(json!({"type": "string", "enum": []})),
+        // Bytes that no token has: what is forced is spelt with the unknown token.
         Constraint::Regex("\u{c4}{3}".to_owned()),
         Constraint::Regex("abc\u{c4}".to_owned()),
-        Constraint::JsonSchema(json!({"type": "string", "enum": []})),
         Constraint::JsonSchema(json!({"allOf": [{"type": "string"}, {"type": "number"}]})),
         Constraint::Lark("start: /([a-z]{1,900}[0-9]{1,900}){1,900}(x|y)/".to_owned()),
     ];
@@ -272,7 +286,7 @@ async fn grammars_that_cannot_be() {
             request.return_logprobs = true;
         });
         let answer = bench.case(&format!("grammar {at}"), request).await;
-        if at < 5 {
+        if at < 3 {
             assert!(!answer.reason().is_empty(), "grammar {at}: {answer:?}");
         }
         assert!(!matches!(answer, Answer::Nothing), "grammar {at}");
@@ -299,13 +313,16 @@ async fn what_is_seldom_asked_for() {
     };
     assert_eq!(best.choices.len(), 2);
     assert_eq!(best.usage.completion_tokens, 48);
-    let echo = bench.case("an echo", with(|r| r.messages = of(None, true))).await;
+    let echo = bench
+        .case("an echo", with(|r| r.messages = of(None, true)))
+        .await;
     assert_eq!(echo.text(), format!("abc abc{}", plain.text()));
-    let suffix = bench.case("a suffix", with(|r| r.suffix = Some(" end".to_owned()))).await;
+    let suffix = bench
+        .case("a suffix", with(|r| r.suffix = Some(" end".to_owned())))
+        .await;
     assert_eq!(suffix.text(), format!("{} end", plain.text()));
-    let stop = |stops: Vec<String>| {
-        with(|r| r.sampling_params.stop_toks = Some(StopTokens::Seqs(stops)))
-    };
+    let stop =
+        |stops: Vec<String>| with(|r| r.sampling_params.stop_toks = Some(StopTokens::Seqs(stops)));
     let empty = bench.case("an empty stop", stop(vec![String::new()])).await;
     assert_eq!((empty.text(), count(&empty)), ("", 1));
     let many = (0..5_000).map(|at| format!("q{at}q")).collect();
@@ -318,10 +335,17 @@ async fn what_is_seldom_asked_for() {
     let Answer::Done(all) = bench.case("all log-probabilities", all).await else {
         panic!("no answer");
     };
-    let logprobs = all.choices[0].logprobs.as_ref().and_then(|l| l.content.as_ref());
+    let logprobs = all.choices[0]
+        .logprobs
+        .as_ref()
+        .and_then(|l| l.content.as_ref());
     let logprobs = logprobs.expect("they were asked for");
     assert_eq!(logprobs.len(), 12);
-    assert!(logprobs.iter().all(|l| l.top_logprobs.len() == tokenizer::TOKENS));
+    assert!(
+        logprobs
+            .iter()
+            .all(|l| l.top_logprobs.len() == tokenizer::TOKENS)
+    );
     bench.is_empty().await;
 }
 
@@ -364,7 +388,10 @@ async fn engines_that_start_again() {
         engine.send(death()).await.expect("it lives");
         for receiver in &mut lost {
             let answer = wait(receiver).await;
-            assert!(matches!(answer, Answer::Nothing | Answer::Done(_)), "{answer:?}");
+            assert!(
+                matches!(answer, Answer::Nothing | Answer::Done(_)),
+                "{answer:?}"
+            );
         }
         // Until the thread has ended, requests go to it and are lost.
         let mut tries = 0..60;
@@ -384,19 +411,20 @@ async fn engines_that_start_again() {
 async fn loads_that_are_refused() {
     let models = Models::tt();
     let loader = EyrieLoader::new(models.options(&[]));
-    let load = |isq: Option<IsqType>, paged: Option<PagedAttentionConfig>, revision: Option<&str>| {
-        let loaded = loader.load_model_from_hf(
-            revision.map(str::to_owned),
-            TokenSource::None,
-            &ModelDType::Auto,
-            &Device::Cpu,
-            true,
-            DeviceMapSetting::dummy(),
-            isq,
-            paged,
-        );
-        loaded.map(drop).map_err(|error| error.to_string())
-    };
+    let load =
+        |isq: Option<IsqType>, paged: Option<PagedAttentionConfig>, revision: Option<&str>| {
+            let loaded = loader.load_model_from_hf(
+                revision.map(str::to_owned),
+                TokenSource::None,
+                &ModelDType::Auto,
+                &Device::Cpu,
+                true,
+                DeviceMapSetting::dummy(),
+                isq,
+                paged,
+            );
+            loaded.map(drop).map_err(|error| error.to_string())
+        };
     let paged = PagedAttentionConfig::new(
         None,
         mistralrs_core::MemoryGpuConfig::ContextSize(64),
@@ -437,7 +465,10 @@ async fn logits_that_are_no_numbers() {
     let bench = Bench::new(nan(), &["--drafter", "ngram"]).await;
     let answer = bench.case("no numbers", completion("a")).await;
     let reason = answer.reason();
-    assert!(reason.contains("finite") && reason.contains('2'), "{reason}");
+    assert!(
+        reason.contains("finite") && reason.contains('2'),
+        "{reason}"
+    );
     let answer = bench.case("from the prompt on", completion("ab")).await;
     assert!(answer.reason().contains("finite"), "{answer:?}");
     bench.is_empty().await;
@@ -509,7 +540,10 @@ async fn all_sequences_end_when_they_are_told_to() {
             receivers.push(send(&bench.host.host, NAME, long()).await);
         }
         let engine = bench.host.host.get_sender(Some(NAME)).expect("an engine");
-        engine.send(Request::TerminateAllSeqsNextStep).await.expect("it lives");
+        engine
+            .send(Request::TerminateAllSeqsNextStep)
+            .await
+            .expect("it lives");
         for receiver in &mut receivers {
             match wait(receiver).await {
                 Answer::Done(done) => {
