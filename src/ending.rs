@@ -4,6 +4,7 @@ use crate::{
     TokenId,
     report::FinishReason,
     request::Request,
+    sample::Semantics,
     text::{TextError, TextStream, Tokenizer},
 };
 
@@ -20,6 +21,12 @@ pub struct Pushed {
 ///
 /// Text is held back while it may still turn out to begin a stop text, so what was handed out is
 /// never taken back: the pieces, joined, are the final text.
+///
+/// Under [`Semantics::Host`] a choice ends as in mistral.rs 0.8.1 (`Sequence::is_done` in
+/// `src/sequence.rs` of mistralrs-core), which looks for stop texts before it has added the token: the
+/// token *after* the one that completed a stop text ends the choice, is counted, and is not part of the
+/// text. If that token is an end token or the last allowed one, this is the reason and nothing is cut.
+/// Of several stop texts complete at once the first in the request's order is cut.
 #[derive(Debug)]
 pub struct Ending {
     end_ids: Vec<TokenId>,
@@ -33,6 +40,9 @@ pub struct Ending {
     pending: String,
     sent: usize,
     open: bool,
+    semantics: Semantics,
+    /// Where a stop text begins that the last token completed and the next may cut.
+    found: Option<usize>,
 }
 
 impl Ending {
@@ -57,6 +67,8 @@ impl Ending {
             pending: String::new(),
             sent: 0,
             open: true,
+            semantics: request.params.semantics,
+            found: None,
         }
     }
 
@@ -75,20 +87,34 @@ impl Ending {
         if self.end_ids.contains(&token) {
             return self.end(FinishReason::Stop);
         }
-        let from = self.text.len();
-        if let Some(stream) = &mut self.stream {
-            self.text.push_str(&stream.push(token)?);
+        match self.semantics {
+            Semantics::Eyrie => self.push_open(token),
+            Semantics::Host => self.push_late(token),
         }
-        if self.stopped(from)? {
-            return self.end(FinishReason::Stop);
+    }
+
+    /// Takes a token that is no end token.
+    fn push_open(&mut self, token: TokenId) -> Result<Pushed, TextError> {
+        if let Some(at) = self.append(token)? {
+            return self.cut(at);
         }
         if self.count == self.limit {
             return self.end(FinishReason::Length);
         }
-        Ok(Pushed {
-            text: self.certain(),
-            reason: None,
-        })
+        Ok(self.go_on())
+    }
+
+    /// The same as the host does it.
+    fn push_late(&mut self, token: TokenId) -> Result<Pushed, TextError> {
+        let last = self.count == self.limit;
+        if let Some(at) = self.found.filter(|_| !last) {
+            return self.cut(at);
+        }
+        self.found = self.append(token)?;
+        if last {
+            return self.end(FinishReason::Length);
+        }
+        Ok(self.go_on())
     }
 
     /// The text that was held back; nothing follows it. Empty when called again.
@@ -118,13 +144,33 @@ impl Ending {
         })
     }
 
-    /// Cuts the text at a stop text that the last token completed, if it may; `from` is the length of
-    /// the text before it. A token whose own text later ones could change (a byte token) completes one
-    /// too: if it is the last, they do not come.
-    fn stopped(&mut self, from: usize) -> Result<bool, TextError> {
-        let Some(stream) = self.stream.as_ref().filter(|_| !self.stops.is_empty()) else {
-            return Ok(false);
+    fn go_on(&mut self) -> Pushed {
+        Pushed {
+            text: self.certain(),
+            reason: None,
+        }
+    }
+
+    /// Ends it at the stop text that begins at byte `at`.
+    fn cut(&mut self, at: usize) -> Result<Pushed, TextError> {
+        self.text.push_str(&self.pending);
+        self.text.truncate(at);
+        self.open = false;
+        self.end(FinishReason::Stop)
+    }
+
+    /// Adds the text of a token. Where a stop text begins that it completed, if that may end the choice:
+    /// a byte of the text with `pending` behind it. A token whose own text later ones could change (a
+    /// byte token) completes one too: if it is the last, they do not come.
+    fn append(&mut self, token: TokenId) -> Result<Option<usize>, TextError> {
+        let Some(stream) = &mut self.stream else {
+            return Ok(None);
         };
+        let from = self.text.len();
+        self.text.push_str(&stream.push(token)?);
+        if self.stops.is_empty() {
+            return Ok(None);
+        }
         let pending = stream.pending()?;
         let certain = self.text.len();
         self.text.push_str(&pending);
@@ -132,21 +178,24 @@ impl Ending {
         let both = self.text[from..].chars().zip(known.chars());
         let seen = both.take_while(|(now, before)| now == before);
         let from = from + seen.map(|(now, _)| now.len_utf8()).sum::<usize>();
-        let cut = self.stop_ending_after(from);
-        let cut = cut.filter(|_| self.count > self.min_tokens);
-        self.text.truncate(cut.unwrap_or(certain));
-        self.open = cut.is_none();
-        Ok(cut.is_some())
+        let at = self.stop_ending_after(from);
+        self.text.truncate(certain);
+        Ok(at.filter(|_| self.count > self.min_tokens))
     }
 
-    /// Where the earliest stop text begins among those that end after byte `from`.
+    /// Where a stop text begins among those that end after byte `from`: the earliest, or the first in
+    /// order.
     fn stop_ending_after(&self, from: usize) -> Option<usize> {
-        let earliest = |stop: &String| {
+        let begins = |stop: &String| {
             let first = (from + 1).saturating_sub(stop.len());
             let start = (first..).find(|at| self.text.is_char_boundary(*at))?;
             Some(start + self.text[start..].find(stop.as_str())?)
         };
-        self.stops.iter().filter_map(earliest).min()
+        let mut found = self.stops.iter().filter_map(begins);
+        match self.semantics {
+            Semantics::Eyrie => found.min(),
+            Semantics::Host => found.next(),
+        }
     }
 
     /// The text that no stop text can still begin in, from where the last piece ended.
@@ -162,7 +211,7 @@ impl Ending {
                 .unwrap_or(0)
         };
         let held = self.stops.iter().map(held).max().unwrap_or(0);
-        let upto = self.text.len() - held;
+        let upto = (self.text.len() - held).min(self.found.unwrap_or(usize::MAX));
         let piece = self.text[self.sent..upto].to_owned();
         self.sent = upto;
         piece

@@ -202,9 +202,12 @@ impl Sequence {
     }
 
     /// Ends it because no next token can be chosen; the error names the token's index in prompt
-    /// and output.
+    /// and output, unless a processor has its own words.
     pub fn fail_at_next(&mut self, fault: Fault) {
-        self.fail(format!("{fault} at position {}", self.tokens.len()));
+        self.fail(match fault {
+            Fault::Refused(text) => text.to_string(),
+            fault => format!("{fault} at position {}", self.tokens.len()),
+        });
     }
 
     /// Ends it with an error; its tokens so far are kept.

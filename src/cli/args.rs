@@ -20,7 +20,12 @@ divided and negative multiplied; then frequency and presence over the output onl
 row count as output); masks (ids beyond the tokenizer, end tokens before --min-tokens); \
 temperature; top-k; top-p; min-p. Each filter renormalises. At temperature 0 (or below 1e-5) the \
 token is the argmax after bias, penalties and masks. With one --seed the tokens are the same with \
-and without drafts under --rule match; under the other rules their law is.";
+and without drafts under --rule match; under the other rules their law is.
+
+With --host-semantics all of it as in mistral.rs 0.8.1: penalties over prompt and output (frequency \
+and presence, then repetition), top-p over the probabilities before top-k, min-p strict, any finite \
+temperature, filter, penalty or bias (but a repetition penalty above 0), and the token after the one that \
+completed a --stop ends the output, uncut if it is an end token or the last allowed one.";
 
 /// Said by `judge --help`: what is judged, and what the exit status means.
 const JUDGE: &str = "\

@@ -95,7 +95,7 @@ pub struct RequestArgs {
     /// Decode this request without drafts
     #[arg(long)]
     pub drafter_off: bool,
-    /// Parameters and stops mean what they mean in mistral.rs
+    /// Parameters and stop texts mean what they mean in mistral.rs 0.8.1; their ranges are its own
     #[arg(long)]
     pub host_semantics: bool,
 }

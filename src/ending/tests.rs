@@ -7,7 +7,7 @@ use crate::{
     TokenId,
     report::FinishReason,
     request::Request,
-    sample::{RawParams, SamplingParams},
+    sample::{RawParams, SamplingParams, Semantics},
     text::Tokenizer,
 };
 
@@ -32,8 +32,13 @@ fn tokenizer() -> Tokenizer {
 }
 
 fn request(stop: Vec<String>, min_tokens: usize) -> Request {
+    request_of(stop, min_tokens, Semantics::Eyrie)
+}
+
+fn request_of(stop: Vec<String>, min_tokens: usize, semantics: Semantics) -> Request {
     let raw = RawParams {
         min_tokens,
+        semantics,
         ..RawParams::default()
     };
     Request {
@@ -102,6 +107,109 @@ proptest! {
             prop_assert_eq!(count, limit);
         }
     }
+}
+
+/// The end of a host's choice: text, number of tokens and reason, by searching the whole text before
+/// each token.
+fn late_twin(
+    tokens: &[TokenId],
+    stops: &[String],
+    end: TokenId,
+    limit: usize,
+) -> (String, usize, Option<FinishReason>) {
+    let mut text = String::new();
+    for (count, token) in (1..).zip(tokens) {
+        if *token == end {
+            return (text, count, Some(FinishReason::Stop));
+        }
+        let longer = text.clone() + TOKENS[*token as usize];
+        if count == limit {
+            return (longer, count, Some(FinishReason::Length));
+        }
+        if let Some(at) = stops.iter().find_map(|stop| text.find(stop.as_str())) {
+            return (text[..at].to_owned(), count, Some(FinishReason::Stop));
+        }
+        text = longer;
+    }
+    (text, tokens.len(), None)
+}
+
+/// What was streamed, the number of tokens, and the reason.
+fn driven(ending: &mut Ending, tokens: &[TokenId]) -> (String, usize, Option<FinishReason>) {
+    let mut streamed = String::new();
+    for (count, token) in (1..).zip(tokens) {
+        let pushed = ending.push(*token).expect("decodes");
+        streamed.push_str(&pushed.text);
+        if pushed.reason.is_some() {
+            return (streamed, count, pushed.reason);
+        }
+    }
+    streamed.push_str(&ending.rest().expect("decodes"));
+    (streamed, tokens.len(), None)
+}
+
+proptest! {
+    #[test]
+    fn a_host_sees_stops_one_token_late(
+        tokens in prop::collection::vec(0u32..9, 1..30),
+        stops in prop::collection::vec("[abcé]{1,3}", 0..3),
+        end in 0u32..12,
+        limit in 1usize..30,
+    ) {
+        let tokenizer = tokenizer();
+        let request = request_of(stops.clone(), 0, Semantics::Host);
+        let mut ending = Ending::new(&request, vec![end], limit, Some(&tokenizer));
+        let found = driven(&mut ending, &tokens);
+        let text = ending.text().map(str::to_owned);
+        prop_assert_eq!(&found, &late_twin(&tokens, &stops, end, limit));
+        prop_assert_eq!(text, Some(found.0));
+    }
+}
+
+/// By hand, with 4 = "bca" as the end token: the stop text, then each of the ways to end.
+#[test]
+fn a_hosts_reasons_have_an_order() {
+    let tokenizer = tokenizer();
+    let case = |tokens: &[TokenId], limit| {
+        let stops = ["bb", "ab"].map(str::to_owned).to_vec();
+        let request = request_of(stops, 0, Semantics::Host);
+        let mut ending = Ending::new(&request, vec![4], limit, Some(&tokenizer));
+        let (text, count, reason) = driven(&mut ending, tokens);
+        assert_eq!(ending.text(), Some(text.as_str()));
+        (text, count, reason)
+    };
+    let stop = Some(FinishReason::Stop);
+    let length = Some(FinishReason::Length);
+    // The token after the stop text is counted and not in the text.
+    assert_eq!(case(&[2, 8, 2, 2], 9), ("c".to_owned(), 3, stop));
+    // It is an end token: nothing is cut.
+    assert_eq!(case(&[2, 8, 4, 2], 9), ("cbb".to_owned(), 3, stop));
+    // It is the last allowed one: nothing is cut.
+    assert_eq!(case(&[2, 8, 2, 2], 3), ("cbbc".to_owned(), 3, length));
+    // An end token goes before the limit.
+    assert_eq!(case(&[2, 8, 4, 2], 3), ("cbb".to_owned(), 3, stop));
+    // The stop text is complete with the last allowed token, and nobody looks.
+    assert_eq!(case(&[2, 8], 2), ("cbb".to_owned(), 2, length));
+    assert_eq!(case(&[2, 3, 8, 2], 9), ("c".to_owned(), 3, stop));
+    // Two are complete at once: the first in order is cut, not the earliest.
+    assert_eq!(case(&[0, 8, 2], 9), ("a".to_owned(), 3, stop));
+}
+
+/// A stop text in text that later tokens could change is held back, and cut all the same.
+#[test]
+fn a_host_cuts_a_stop_of_byte_tokens() {
+    let decoders = serde_json::json!([{ "type": "ByteFallback" }, { "type": "Fuse" }]);
+    let tokenizer = spelled(&["a", "<0x0A>", "<0xC3>", "<0xA9>"], &decoders);
+    let case = |tokens: &[TokenId], stop: &str| {
+        let request = request_of(vec![stop.to_owned()], 0, Semantics::Host);
+        let mut ending = Ending::new(&request, vec![9], 100, Some(&tokenizer));
+        let (text, count, reason) = driven(&mut ending, tokens);
+        (text, count, reason.is_some())
+    };
+    assert_eq!(case(&[0, 1, 1, 0], "\n"), ("a".to_owned(), 3, true));
+    assert_eq!(case(&[0, 2, 3, 0, 0], "é"), ("a".to_owned(), 4, true));
+    assert_eq!(case(&[0, 2, 3, 9], "é"), ("aé".to_owned(), 4, true));
+    assert_eq!(case(&[0, 1], "\n"), ("a\n".to_owned(), 2, false));
 }
 
 #[test]

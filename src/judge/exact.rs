@@ -9,6 +9,7 @@
 use std::{
     cell::RefCell,
     collections::{BTreeMap, BTreeSet},
+    sync::Arc,
 };
 
 use eyrie_verifier::every::{Walk, every};
@@ -18,7 +19,8 @@ use crate::{
     Node, TokenId,
     accept::{Rule, TargetRows, Verdict},
     sample::{
-        Chain, Counts, Dist, Draws, History, Key, ParamError, Purpose, RawParams, SamplingParams,
+        Chain, Counts, Dist, Draws, History, Key, ParamError, Processor, Purpose, RawParams,
+        SamplingParams,
     },
     tree::DraftTree,
 };
@@ -108,6 +110,15 @@ impl Model {
             spread,
             chain: Chain::new(SamplingParams::new(raw)?, width, width, Vec::new())?,
         })
+    }
+
+    /// The model with `processors`, whose history is a prompt of one token and the path.
+    #[must_use]
+    pub fn with_processors(self, processors: Vec<Arc<dyn Processor>>) -> Self {
+        Self {
+            chain: self.chain.with_processors(processors),
+            ..self
+        }
     }
 
     /// The law after `path`.

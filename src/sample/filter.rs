@@ -68,8 +68,8 @@ fn top_p(left: &mut Vec<Candidate>, peak: f64, total: f64, wanted: f64) {
     let spare = total - wanted;
     if spare >= LEAST_SPARE * total {
         let n = f64::from(u32::try_from(left.len()).unwrap_or(u32::MAX));
-        let floor = peak + (spare / (2.0 * n)).ln();
-        left.retain(|c| c.z > floor);
+        let floor = (spare / (2.0 * n)).ln();
+        left.retain(|c| c.z - peak > floor);
     }
     let (mut from, mut piece, mut mass) = (0, FIRST_PIECE, 0.0);
     'grow: while from < left.len() {

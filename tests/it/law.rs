@@ -5,14 +5,17 @@
 //! and the smallest total variation that it would have rejected with probability 0.99.
 
 mod broken;
+mod dry;
 mod exact;
 mod grown;
+mod host;
 mod keys;
 mod matching;
 mod mutants;
 mod naive;
 mod noise;
 mod params;
+mod processors;
 mod rounds;
 mod twin;
 mod walk;

@@ -13,6 +13,7 @@ pub(crate) mod heads;
 mod law;
 mod load;
 mod lossless;
+mod processors;
 mod rules;
 mod support;
 mod text;

@@ -18,7 +18,7 @@ use eyrie::{
     error::{ErrorKind, Result},
     kernels::Format,
     model::{Dtype, Llama, LoadOptions, Rows, Target, Wanted, load::Checkpoint},
-    report::{ChoiceReport, RoundTrace},
+    report::{ChoiceReport, Logprob, RoundTrace},
     request::Request,
     sample::{RawParams, SamplingParams},
     schedule::{Engine, EngineOptions, Event, Parts, RequestHandle},
@@ -159,6 +159,8 @@ pub(crate) struct Run {
     pub(crate) streams: BTreeMap<(RequestHandle, usize), String>,
     /// By request and choice, the tokens of the pieces.
     pub(crate) streamed: BTreeMap<(RequestHandle, usize), Vec<TokenId>>,
+    /// By request and choice, the log-probabilities of the pieces.
+    pub(crate) logprobs: BTreeMap<(RequestHandle, usize), Vec<Logprob>>,
     /// All rounds.
     pub(crate) traces: Vec<RoundTrace>,
 }
@@ -301,7 +303,7 @@ pub(crate) fn take(
             choice,
             token,
             text,
-            ..
+            logprob,
         } => {
             run.streams
                 .entry((request, choice))
@@ -311,6 +313,10 @@ pub(crate) fn take(
                 .entry((request, choice))
                 .or_default()
                 .extend(token);
+            run.logprobs
+                .entry((request, choice))
+                .or_default()
+                .extend(logprob);
         }
         Event::Round { trace, .. } => run.traces.push(trace),
         Event::Finished { request, report } => {
@@ -322,6 +328,12 @@ pub(crate) fn take(
             assert_eq!(
                 streamed, report.tokens,
                 "the stream's tokens are the result's"
+            );
+            let logprobs = run.logprobs.get(&(request, report.choice));
+            assert_eq!(
+                logprobs.cloned().unwrap_or_default(),
+                report.logprobs.clone().unwrap_or_default(),
+                "the pieces' log-probabilities are the result's"
             );
             let text = run
                 .streams

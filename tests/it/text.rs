@@ -187,6 +187,7 @@ fn limits_stored_in_the_file_do_not_cut_prompts() {
     let file = tempfile::NamedTempFile::new().unwrap();
     fs::write(file.path(), json.to_string()).unwrap();
     let cut = Tokenizer::from_json(file.path()).unwrap();
+    assert!(cut.hf().get_truncation().is_none());
     let text = "a text of more than four tokens";
     assert_eq!(
         cut.encode(text).unwrap(),

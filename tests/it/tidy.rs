@@ -18,7 +18,7 @@ const IMPORTS: [(&str, &[&str]); 23] = [
     ("request", &["json", "sample", "text"]),
     ("report", &["sample", "tree"]),
     ("accept", &["sample", "tree"]),
-    ("ending", &["text", "request", "report"]),
+    ("ending", &["sample", "text", "request", "report"]),
     ("sequence", &["sample", "request", "report", "ending"]),
     (
         "draft",

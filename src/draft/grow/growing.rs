@@ -160,7 +160,7 @@ impl<'g, 'a> Growing<'g, 'a> {
         }
         let children = match self.children(&path, logits) {
             Ok(children) => children,
-            Err(fault) => return self.close(fault),
+            Err(fault) => return self.close(&fault),
         };
         let above = parent.map_or(0.0, |parent| self.candidates[parent].value);
         for (token, ln_share) in children {
@@ -199,7 +199,7 @@ impl<'g, 'a> Growing<'g, 'a> {
         };
         let law = match self.chain.law(logits, &history) {
             Ok(law) => law,
-            Err(fault) => return self.close(fault),
+            Err(fault) => return self.close(&fault),
         };
         let count = if parent.is_none() { self.width(1) } else { 1 };
         for _ in 0..count {
@@ -211,8 +211,8 @@ impl<'g, 'a> Growing<'g, 'a> {
     }
 
     /// Gives a row no children.
-    fn close(&mut self, fault: Fault) -> Result<()> {
-        self.broken |= fault == Fault::NonFinite;
+    fn close(&mut self, fault: &Fault) -> Result<()> {
+        self.broken |= *fault == Fault::NonFinite;
         Ok(())
     }
 

@@ -113,6 +113,8 @@ fn the_template_file_comes_first() {
     let template = ChatTemplate::from_dir(dir.path()).unwrap().unwrap();
     assert_eq!(template.render(&hi(), false).unwrap(), "file</s>");
     assert!(template.name().ends_with("chat_template.jinja"));
+    assert_eq!(template.source(), "file{{ eos_token }}");
+    assert_eq!((template.bos(), template.eos()), (None, Some("</s>")));
 }
 
 #[test]

@@ -152,6 +152,7 @@ const CASES: &[Case] = &[
         &["--logprobs", "0"],
     ),
     ("drafter_off", NGRAM, &[], &["--drafter-off"]),
+    ("host_semantics", PROMPT, &[], &["--host-semantics"]),
 ];
 
 /// Flags that have one accepted value in this version.

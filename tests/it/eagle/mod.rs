@@ -1,5 +1,6 @@
 //! EAGLE heads: the networks, what the drafter knows, and what it drafts.
 
+mod constrained;
 pub(crate) mod drafts;
 pub(crate) mod heads;
 mod law;

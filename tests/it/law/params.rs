@@ -10,7 +10,7 @@ use proptest::{prelude::*, sample::subsequence};
 
 use super::twin::{self, Row};
 
-fn production(raw: &RawParams, row: &Row) -> Result<Dist, Fault> {
+pub(super) fn production(raw: &RawParams, row: &Row) -> Result<Dist, Fault> {
     with(raw, row, Chain::law)
 }
 
@@ -30,7 +30,7 @@ fn with(raw: &RawParams, row: &Row, read: Read) -> Result<Dist, Fault> {
 }
 
 /// A row of these logits with nothing before it.
-fn bare(logits: &[f32]) -> Row {
+pub(super) fn bare(logits: &[f32]) -> Row {
     Row {
         logits: logits.to_vec(),
         prompt: vec![],
@@ -42,18 +42,18 @@ fn bare(logits: &[f32]) -> Row {
 }
 
 /// Logits of a law, near enough to tell what was kept.
-fn logits(p: &[f32]) -> Vec<f32> {
+pub(super) fn logits(p: &[f32]) -> Vec<f32> {
     p.iter().map(|p| p.ln()).collect()
 }
 
-fn warm() -> RawParams {
+pub(super) fn warm() -> RawParams {
     RawParams {
         temperature: 1.0,
         ..RawParams::default()
     }
 }
 
-fn assert_law(raw: &RawParams, row: &Row, expected: &[f64]) {
+pub(super) fn assert_law(raw: &RawParams, row: &Row, expected: &[f64]) {
     let law = production(raw, row).unwrap();
     let p: Vec<_> = (0..).take(expected.len()).map(|id| law.p(id)).collect();
     assert!(
@@ -74,7 +74,7 @@ fn tokens(most: usize) -> impl Strategy<Value = Vec<TokenId>> {
     prop::collection::vec(0..=VOCAB, 0..most)
 }
 
-fn raws() -> impl Strategy<Value = RawParams> {
+pub(super) fn raws() -> impl Strategy<Value = RawParams> {
     let bias = prop_oneof![4 => -3.0..3.0f64, 1 => Just(f64::NEG_INFINITY)];
     let sometimes = |s: std::ops::Range<f64>, off: f64| prop_oneof![Just(off), s];
     (
@@ -107,7 +107,7 @@ fn raws() -> impl Strategy<Value = RawParams> {
 }
 
 /// Rows with many ties, of both signs of zero, or with hardly any.
-fn rows() -> impl Strategy<Value = Row> {
+pub(super) fn rows() -> impl Strategy<Value = Row> {
     let tied = (-6i8..6).prop_map(|x| f32::from(x) / 2.0);
     let logit = prop_oneof![2 => tied, 1 => Just(-0.0), 1 => -8f32..8.0];
     (
@@ -128,7 +128,7 @@ fn rows() -> impl Strategy<Value = Row> {
         })
 }
 
-fn assert_same(
+pub(super) fn assert_same(
     law: Result<Dist, Fault>,
     twin: Result<Vec<Option<f64>>, Fault>,
 ) -> Result<(), TestCaseError> {
@@ -457,6 +457,17 @@ fn huge_values_stay_finite() {
             assert!(temperature == 0.0 || law.len() == 4, "{raw:?}: {law:?}");
         }
     }
+}
+
+/// A score so large that nothing near it can be told apart has a nucleus all the same.
+#[test]
+fn the_largest_token_survives_every_filter() {
+    let raw = RawParams {
+        top_p: 0.5,
+        min_p: 0.5,
+        ..warm()
+    };
+    assert_law(&raw, &bare(&[0.0, f32::MAX, 1.0]), &[0.0, 1.0, 0.0]);
 }
 
 /// Each range at its ends and beyond; the message names parameter and value.
