@@ -300,7 +300,7 @@ impl Replay<'_> {
     /// `next` has to be drawn from `law`, for `node`, and nothing asked after it.
     fn end(&mut self, path: &[Node], law: &[f64], node: Node) {
         assert_eq!(self.verdict.path, path);
-        let next = self.verdict.next.expect("the twin has a law") as usize;
+        let next = *self.verdict.next.as_ref().expect("the twin has a law") as usize;
         assert!(law[next] > CLOSE, "{next} drawn from {law:?}");
         let open: Vec<_> = law.iter().filter(|p| **p > CLOSE).collect();
         match self.log.next() {
@@ -420,7 +420,7 @@ impl Replay<'_> {
         for (length, (weight, law)) in prefixes.iter().enumerate().rev() {
             let path: Vec<_> = chain[..length].iter().map(|twin| twin.node).collect();
             let (chance, next, node) = match (law, chain.get(length)) {
-                (Err(fault), _) => (*weight, Err(*fault), Node::at(nodes)),
+                (Err(fault), _) => (*weight, Err(fault.clone()), Node::at(nodes)),
                 (Ok(p), None) => (*weight, Ok(p.clone()), Node::at(nodes)),
                 (Ok(p), Some(twin)) => {
                     let rest: Vec<_> = p
@@ -464,7 +464,7 @@ fn check(case: &Case, tree: &DraftTree, rows: &[Option<Node>], verdict: &Verdict
         above = Some(node);
     }
     assert!(rows.contains(&above), "the row of `next` was looked at");
-    match (verdict.next, row_of(&case.target, &prefix)) {
+    match (verdict.next.clone(), row_of(&case.target, &prefix)) {
         (Ok(token), Ok(law)) => assert!(law.p(token) > 0.0, "{token} has no mass"),
         (got, want) => assert_eq!(got.err(), want.err(), "after {prefix:?}"),
     }

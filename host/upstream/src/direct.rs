@@ -47,7 +47,9 @@ impl Host {
 /// If there is no complete answer.
 pub async fn finish(mut receiver: Receiver<Response>) -> Result<Vec<u32>> {
     match receiver.recv().await {
-        Some(Response::CompletionDone(answer)) => tokens(&answer).context("no tokens in the answer"),
+        Some(Response::CompletionDone(answer)) => {
+            tokens(&answer).context("no tokens in the answer")
+        }
         Some(Response::CompletionModelError(message, _)) => bail!("{message}"),
         Some(Response::InternalError(error) | Response::ValidationError(error)) => bail!("{error}"),
         Some(_) => bail!("an answer of another kind"),

@@ -6,13 +6,14 @@ pub use direct::finish;
 
 use std::{net::SocketAddr, num::NonZero, path::Path, sync::Arc};
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result};
 use candle_core::{DType, Device};
 use eyrie_fixtures::{Fixture, tokenizer};
 use eyrie_host_client::Client;
 use mistralrs_core::{
-    DefaultSchedulerMethod, DeviceMapSetting, Loader, MistralRs, MistralRsBuilder, NormalLoaderBuilder,
-    NormalLoaderType, NormalSpecificConfig, Pipeline, SchedulerConfig, TokenSource,
+    DefaultSchedulerMethod, DeviceMapSetting, Loader, MistralRs, MistralRsBuilder,
+    NormalLoaderBuilder, NormalLoaderType, NormalSpecificConfig, Pipeline, SchedulerConfig,
+    TokenSource,
 };
 use mistralrs_server_core::mistralrs_server_router_builder::MistralRsServerRouterBuilder;
 use tempfile::TempDir;
@@ -48,7 +49,9 @@ impl Host {
         let mistralrs = engine(pipeline, prefix_cache).await;
         let router = MistralRsServerRouterBuilder::new().with_mistralrs(mistralrs.clone());
         let router = router.build().await.context("the router")?;
-        let listener = TcpListener::bind(("127.0.0.1", 0)).await.context("a port")?;
+        let listener = TcpListener::bind(("127.0.0.1", 0))
+            .await
+            .context("a port")?;
         let address = listener.local_addr()?;
         let server = tokio::spawn(async move {
             // Serves until it is aborted.
@@ -70,14 +73,22 @@ impl Host {
     }
 }
 
+impl std::fmt::Debug for Host {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Host")
+            .field("address", &self.address)
+            .finish_non_exhaustive()
+    }
+}
+
 impl Drop for Host {
     fn drop(&mut self) {
         self.server.abort();
     }
 }
 
-/// The tiny model in a folder: 60 tokens, as many as its tokenizer has, because mistral.rs panics on a
-/// sampled id that its tokenizer does not know.
+/// The tiny model in a folder: 60 tokens, as many as its tokenizer has, because under a grammar mistral.rs
+/// may sample an id that the tokenizer does not know, and then fails.
 ///
 /// # Errors
 /// If it cannot be written.
