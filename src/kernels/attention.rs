@@ -3,7 +3,7 @@
 use super::{
     Exec,
     act::exp,
-    dot::{dot, sum},
+    dot::sum,
     simd::{Kernel, Lanes, dispatch},
 };
 
@@ -96,15 +96,18 @@ impl Kernel for Head<'_> {
             ..
         } = *self.attention;
         let group = self.head / (heads / kv_heads) * head_dim;
-        let at = |slot: &u32| *slot as usize * kv_heads * head_dim + group;
+        let slots = self.keys.prefix.iter().chain(self.keys.path);
+        let at: Vec<usize> = slots
+            .map(|slot| *slot as usize * kv_heads * head_dim + group)
+            .collect();
         #[expect(clippy::cast_precision_loss, reason = "a head is far below 2^24 wide")]
         let scale = 1.0 / (head_dim as f32).sqrt();
 
-        let mut weights = Vec::with_capacity(self.keys.count());
+        let mut weights = Vec::with_capacity(at.len());
         let mut peak = f32::NEG_INFINITY;
-        for slots in [self.keys.prefix, self.keys.path] {
-            for slot in slots {
-                let score = dot(simd, self.q, &k[at(slot)..][..head_dim]) * scale;
+        for at in at.chunks(16) {
+            for score in &scores(simd, self.q, k, at)[..at.len()] {
+                let score = score * scale;
                 peak = if score > peak { score } else { peak };
                 weights.push(score);
             }
@@ -113,19 +116,65 @@ impl Kernel for Head<'_> {
             *weight = exp(*weight - peak);
         }
         let total = sum(simd, &weights);
-
-        self.out.fill(0.0);
-        let (prefix, path) = weights.split_at(self.keys.prefix.len());
-        for (slots, weights) in [(self.keys.prefix, prefix), (self.keys.path, path)] {
-            for (slot, weight) in slots.iter().zip(weights) {
-                let v = &v[at(slot)..][..head_dim];
-                for (out, v) in self.out.iter_mut().zip(v) {
-                    *out += weight * v;
-                }
-            }
-        }
+        mix(simd, &weights, (v, &at), self.out);
         for out in self.out {
             *out /= total;
         }
     }
+}
+
+/// The products of `q` with the keys at up to sixteen places; the rest of them is zero. Product `i` is
+/// added to lane `i % 16`.
+#[inline(always)]
+fn scores<S: Lanes>(simd: S, q: &[f32], k: &[f32], at: &[usize]) -> [f32; 16] {
+    let (q_whole, q_rest) = q.as_chunks::<16>();
+    let mut sums = [simd.splat(0.0); 16];
+    for (sum, at) in sums.iter_mut().zip(at) {
+        let (k_whole, k_rest) = k[*at..][..q.len()].as_chunks::<16>();
+        for (q, k) in q_whole.iter().zip(k_whole) {
+            *sum = simd.fma(simd.sixteen(q), simd.sixteen(k), *sum);
+        }
+        if !q_rest.is_empty() {
+            let (q, k) = (filled(q_rest), filled(k_rest));
+            *sum = simd.fma(simd.sixteen(&q), simd.sixteen(&k), *sum);
+        }
+    }
+    simd.folded(sums)
+}
+
+/// The values at `at`, weighed and added up in order.
+#[inline(always)]
+fn mix<S: Lanes>(simd: S, weights: &[f32], (v, at): (&[f32], &[usize]), out: &mut [f32]) {
+    let mut parts = out.chunks_exact_mut(64);
+    let mut from = 0;
+    for part in parts.by_ref() {
+        let mut acc = [simd.splat(0.0); 4];
+        for (weight, at) in weights.iter().zip(at) {
+            let weight = simd.splat(*weight);
+            let (v, _) = v[at + from..][..64].as_chunks::<16>();
+            for (acc, v) in acc.iter_mut().zip(v) {
+                *acc = simd.fma(weight, simd.sixteen(v), *acc);
+            }
+        }
+        for (part, acc) in part.chunks_exact_mut(16).zip(acc) {
+            part.copy_from_slice(&simd.lanes(acc));
+        }
+        from += 64;
+    }
+    for part in parts.into_remainder().chunks_mut(16) {
+        let mut acc = simd.splat(0.0);
+        for (weight, at) in weights.iter().zip(at) {
+            let v = filled(&v[at + from..][..part.len()]);
+            acc = simd.fma(simd.splat(*weight), simd.sixteen(&v), acc);
+        }
+        part.copy_from_slice(&simd.lanes(acc)[..part.len()]);
+        from += 16;
+    }
+}
+
+#[inline(always)]
+fn filled(values: &[f32]) -> [f32; 16] {
+    let mut all = [0.0; 16];
+    all[..values.len()].copy_from_slice(values);
+    all
 }

@@ -26,6 +26,8 @@ pub(super) trait Lanes: Copy {
     fn halves(self, lanes: &[u16; 16]) -> Self::Sixteen;
     /// The upper halves of `f32`.
     fn uppers(self, lanes: &[u16; 16]) -> Self::Sixteen;
+    /// The sum of each vector's lanes, folded in halves.
+    fn folded(self, vectors: [Self::Sixteen; 16]) -> [f32; 16];
 }
 
 /// A computation written once for every instruction set. Implementations are
@@ -147,6 +149,15 @@ impl Lanes for Portable {
     #[inline(always)]
     fn uppers(self, lanes: &[u16; 16]) -> [f32; 16] {
         each(|i| f32::from_bits(u32::from(lanes[i]) << 16))
+    }
+
+    #[inline(always)]
+    fn folded(self, vectors: [[f32; 16]; 16]) -> [f32; 16] {
+        vectors.map(|v| {
+            let v: [f32; 8] = each(|i| v[i] + v[i + 8]);
+            let v: [f32; 4] = each(|i| v[i] + v[i + 4]);
+            (v[0] + v[2]) + (v[1] + v[3])
+        })
     }
 }
 
@@ -307,6 +318,35 @@ mod x86 {
             let wide = |half| cast(avx2._mm256_slli_epi32::<16>(avx2._mm256_cvtepu16_epi32(half)));
             [wide(low), wide(high)]
         }
+
+        #[inline(always)]
+        fn folded(self, vectors: [[__m256; 2]; 16]) -> [f32; 16] {
+            let avx = self.0.avx;
+            let v = vectors.map(|[low, high]| avx._mm256_add_ps(low, high));
+            // Of eight, in the order that the last shuffle puts right.
+            let eight = |at: usize| {
+                let pair = |i: usize, j: usize| {
+                    let (a, b) = (v[at + i], v[at + j]);
+                    avx._mm256_add_ps(
+                        avx._mm256_permute2f128_ps::<0x20>(a, b),
+                        avx._mm256_permute2f128_ps::<0x31>(a, b),
+                    )
+                };
+                let four = |a: __m256, b: __m256| {
+                    let (a, b) = (cast(a), cast(b));
+                    avx._mm256_add_ps(
+                        cast(avx._mm256_unpacklo_pd(a, b)),
+                        cast(avx._mm256_unpackhi_pd(a, b)),
+                    )
+                };
+                let (a, b) = (four(pair(0, 4), pair(1, 5)), four(pair(2, 6), pair(3, 7)));
+                avx._mm256_add_ps(
+                    avx._mm256_shuffle_ps::<0b10_00_10_00>(a, b),
+                    avx._mm256_shuffle_ps::<0b11_01_11_01>(a, b),
+                )
+            };
+            cast([eight(0), eight(8)])
+        }
     }
 
     #[derive(Clone, Copy, Debug)]
@@ -423,6 +463,37 @@ mod x86 {
         fn uppers(self, lanes: &[u16; 16]) -> __m512 {
             let f = self.0.avx512f;
             cast(f._mm512_slli_epi32::<16>(f._mm512_cvtepu16_epi32(cast::<_, __m256i>(*lanes))))
+        }
+
+        #[inline(always)]
+        fn folded(self, v: [__m512; 16]) -> [f32; 16] {
+            let f = self.0.avx512f;
+            let two = |a, b| {
+                f._mm512_add_ps(
+                    f._mm512_shuffle_f32x4::<0b01_00_01_00>(a, b),
+                    f._mm512_shuffle_f32x4::<0b11_10_11_10>(a, b),
+                )
+            };
+            let four = |a, b| {
+                f._mm512_add_ps(
+                    f._mm512_shuffle_f32x4::<0b10_00_10_00>(a, b),
+                    f._mm512_shuffle_f32x4::<0b11_01_11_01>(a, b),
+                )
+            };
+            let eight = |a: __m512, b: __m512| {
+                let (a, b) = (cast(a), cast(b));
+                f._mm512_add_ps(
+                    cast(f._mm512_unpacklo_pd(a, b)),
+                    cast(f._mm512_unpackhi_pd(a, b)),
+                )
+            };
+            // Every fourth, in the order that the last shuffle puts right.
+            let quad = |i: usize| four(two(v[i], v[i + 4]), two(v[i + 8], v[i + 12]));
+            let (a, b) = (eight(quad(0), quad(1)), eight(quad(2), quad(3)));
+            cast(f._mm512_add_ps(
+                f._mm512_shuffle_ps::<0b10_00_10_00>(a, b),
+                f._mm512_shuffle_ps::<0b11_01_11_01>(a, b),
+            ))
         }
     }
 }

@@ -228,23 +228,36 @@ fn instruction_sets_agree_bit_for_bit() {
     });
     assert_eq!(bits(&fast), bits(&plain));
 
-    let (q, kv) = (values(1, 2 * 24), values(2, 50 * 24));
-    let attention = attention(&q, &kv, &kv);
-    let slots: Vec<u32> = (0..50).rev().collect();
-    let [mut fast, mut plain] = [vec![0.0; 12], vec![0.0; 12]];
-    let head = |out| Head {
-        attention: &attention,
-        keys: Keys {
-            prefix: &slots[..40],
-            path: &slots[40..],
-        },
-        q: &q[12..24],
-        head: 1,
-        out,
-    };
-    dispatch(head(&mut fast));
-    portable(head(&mut plain));
-    assert_eq!(bits(&fast), bits(&plain));
+    for head_dim in [12, 64, 84, 128] {
+        let (q, kv) = (values(1, 4 * head_dim), values(2, 50 * 2 * head_dim));
+        let attention = Attention {
+            head_dim,
+            ..attention(&q, &kv, &kv)
+        };
+        let slots: Vec<u32> = (0..50).rev().collect();
+        let run = |with: &dyn Fn(Head<'_>)| {
+            let mut out = vec![0.0; head_dim];
+            with(Head {
+                attention: &attention,
+                keys: Keys {
+                    prefix: &slots[..40],
+                    path: &slots[40..],
+                },
+                q: &q[head_dim..2 * head_dim],
+                head: 1,
+                out: &mut out,
+            });
+            bits(&out)
+        };
+        let plain = run(&|head| portable(head));
+        assert_eq!(run(&|head| dispatch(head)), plain, "{head_dim}");
+        #[cfg(target_arch = "x86_64")]
+        {
+            let there = std::cell::Cell::new(true);
+            let narrowed = run(&|head| there.set(narrow(head).is_some()));
+            assert!(!there.get() || narrowed == plain, "{head_dim}, AVX2");
+        }
+    }
 }
 
 /// Two rows of four heads on two key heads of 12 values.

@@ -82,11 +82,7 @@ impl Linear {
     }
 
     /// [`apply`](Self::apply) of several layers to the same rows, in one parallel step.
-    pub fn apply_all<const N: usize>(
-        mut all: [(&Self, &mut [f32]); N],
-        x: &[f32],
-        exec: Exec,
-    ) {
+    pub fn apply_all<const N: usize>(mut all: [(&Self, &mut [f32]); N], x: &[f32], exec: Exec) {
         let weights = all.each_mut().map(|(layer, y)| (&layer.weight, &mut **y));
         Weight::apply_all(weights, x, exec);
         for (layer, y) in all {
