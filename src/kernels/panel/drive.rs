@@ -123,19 +123,36 @@ impl<F: Panel> Task<'_, F> {
     }
 }
 
-/// Column by column.
+/// Columns whose products are added up before they are added to the sum: rounding errors grow with these
+/// and with their number, not with the width.
+const RUN: usize = 32;
+
+/// Column by column, run by run.
 #[inline(always)]
 fn floats<S: Lanes, F: Panel, const R: usize, const P: usize>(
     simd: S,
     panels: [&[F]; P],
     x: [&[f32]; R],
 ) -> [[S::Sixteen; P]; R] {
-    let mut acc = [[simd.splat(0.0); P]; R];
-    for k in 0..x[0].len() {
-        for p in 0..P {
-            let [w, _] = panels[p][k].weights(simd, 0, 0);
-            for r in 0..R {
-                acc[r][p] = simd.fma(w, simd.splat(x[r][k]), acc[r][p]);
+    let (zero, one) = (simd.splat(0.0), simd.splat(1.0));
+    let mut acc = [[zero; P]; R];
+    let width = x[0].len();
+    for from in (0..width).step_by(RUN) {
+        let columns = RUN.min(width - from);
+        let panels = panels.map(|panel| &panel[from..][..columns]);
+        let x = x.map(|x| &x[from..][..columns]);
+        let mut part = [[zero; P]; R];
+        for k in 0..columns {
+            for p in 0..P {
+                let [w, _] = panels[p][k].weights(simd, 0, 0);
+                for r in 0..R {
+                    part[r][p] = simd.fma(w, simd.splat(x[r][k]), part[r][p]);
+                }
+            }
+        }
+        for r in 0..R {
+            for p in 0..P {
+                acc[r][p] = simd.fma(part[r][p], one, acc[r][p]);
             }
         }
     }

@@ -3,7 +3,7 @@
 //! A panel holds sixteen outputs, side by side for each column of the width, so that a register has one
 //! weight of each and a column of a row's activations is one number for all: a weight is loaded and
 //! unpacked once for all rows of a tile, and no sum is ever folded across lanes. Each output's sum runs
-//! over the width in the order of [`Panel::SUB`] values at a time, one accumulator a row; how many rows
+//! over the width, some values at a time that are added up by themselves first; how many rows
 //! and panels share a tile changes which sums are in registers together, never their order.
 
 mod drive;
