@@ -57,12 +57,12 @@ impl SequenceGroup {
     }
 }
 
-#[allow(clippy::cast_precision_loss)]
+#[expect(clippy::cast_precision_loss, reason = "figures for people")]
 fn seconds(ms: u128) -> f32 {
     ms as f32 / 1e3
 }
 
-#[allow(clippy::cast_precision_loss)]
+#[expect(clippy::cast_precision_loss, reason = "figures for people")]
 fn rate(tokens: usize, ms: u128) -> f32 {
     if ms == 0 {
         return 0.0;

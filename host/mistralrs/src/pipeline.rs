@@ -322,7 +322,7 @@ fn key_of(owner: &Weak<Sampler>) -> usize {
 /// With the replacements in the bytes both are the same place.
 fn mend_text(seq: &mut Sequence) {
     let found = seq.stop_strings().iter().any(|stop| {
-        let bytes = seq_bytes(seq);
+        let bytes = seq.completion_bytes();
         bytes
             .windows(stop.len().max(1))
             .any(|window| window == stop.as_bytes())
@@ -334,10 +334,6 @@ fn mend_text(seq: &mut Sequence) {
     if std::str::from_utf8(bytes).is_err() {
         *bytes = String::from_utf8_lossy(bytes).into_owned().into_bytes();
     }
-}
-
-fn seq_bytes(seq: &Sequence) -> &[u8] {
-    seq.completion_bytes()
 }
 
 #[async_trait]

@@ -511,21 +511,29 @@ async fn stops_behind_bytes_that_are_no_text() {
 }
 
 /// All engines of a process obey it: it has one of its own.
-#[test]
-fn all_sequences_are_ended_at_once() {
-    let test = "survives::all_sequences_end_when_they_are_told_to";
+#[tokio::test(flavor = "multi_thread")]
+async fn all_sequences_end_when_they_are_told_to() {
+    if std::env::var_os(ALONE).is_some() {
+        all_are_told_to_end().await;
+        return;
+    }
     let program = std::env::current_exe().expect("this program");
     let ran = std::process::Command::new(program)
-        .args(["--exact", test, "--ignored"])
+        .args([
+            "--exact",
+            "survives::all_sequences_end_when_they_are_told_to",
+        ])
+        .env(ALONE, "1")
         .output()
         .expect("it runs");
     let text = String::from_utf8_lossy(&ran.stdout);
     assert!(ran.status.success() && text.contains("1 passed"), "{text}");
 }
 
-#[tokio::test(flavor = "multi_thread")]
-#[ignore = "run by another test, in a process of its own"]
-async fn all_sequences_end_when_they_are_told_to() {
+/// Set for the process that has the host's flag for itself.
+const ALONE: &str = "EYRIE_TEST_ALONE";
+
+async fn all_are_told_to_end() {
     let bench = Bench::tt().await;
     for stream in [false, true] {
         let long = || {
