@@ -131,13 +131,15 @@ fn scores<S: Lanes>(simd: S, q: &[f32], k: &[f32], at: &[usize]) -> [f32; 16] {
     let mut sums = [simd.splat(0.0); 16];
     for (sum, at) in sums.iter_mut().zip(at) {
         let (k_whole, k_rest) = k[*at..][..q.len()].as_chunks::<16>();
+        let mut acc = simd.splat(0.0);
         for (q, k) in q_whole.iter().zip(k_whole) {
-            *sum = simd.fma(simd.sixteen(q), simd.sixteen(k), *sum);
+            acc = simd.fma(simd.sixteen(q), simd.sixteen(k), acc);
         }
         if !q_rest.is_empty() {
             let (q, k) = (filled(q_rest), filled(k_rest));
-            *sum = simd.fma(simd.sixteen(&q), simd.sixteen(&k), *sum);
+            acc = simd.fma(simd.sixteen(&q), simd.sixteen(&k), acc);
         }
+        *sum = acc;
     }
     simd.folded(sums)
 }
@@ -145,23 +147,25 @@ fn scores<S: Lanes>(simd: S, q: &[f32], k: &[f32], at: &[usize]) -> [f32; 16] {
 /// The values at `at`, weighed and added up in order.
 #[inline(always)]
 fn mix<S: Lanes>(simd: S, weights: &[f32], (v, at): (&[f32], &[usize]), out: &mut [f32]) {
-    let mut parts = out.chunks_exact_mut(64);
+    let (wide, narrow) = out.as_chunks_mut::<64>();
     let mut from = 0;
-    for part in parts.by_ref() {
+    for part in wide {
         let mut acc = [simd.splat(0.0); 4];
         for (weight, at) in weights.iter().zip(at) {
             let weight = simd.splat(*weight);
-            let (v, _) = v[at + from..][..64].as_chunks::<16>();
-            for (acc, v) in acc.iter_mut().zip(v) {
-                *acc = simd.fma(weight, simd.sixteen(v), *acc);
+            let v: &[f32; 64] = v[at + from..].first_chunk().expect("a head's values");
+            let (v, _) = v.as_chunks::<16>();
+            for i in 0..4 {
+                acc[i] = simd.fma(weight, simd.sixteen(&v[i]), acc[i]);
             }
         }
-        for (part, acc) in part.chunks_exact_mut(16).zip(acc) {
-            part.copy_from_slice(&simd.lanes(acc));
+        let (part, _) = part.as_chunks_mut::<16>();
+        for (part, acc) in part.iter_mut().zip(acc) {
+            *part = simd.lanes(acc);
         }
         from += 64;
     }
-    for part in parts.into_remainder().chunks_mut(16) {
+    for part in narrow.chunks_mut(16) {
         let mut acc = simd.splat(0.0);
         for (weight, at) in weights.iter().zip(at) {
             let v = filled(&v[at + from..][..part.len()]);

@@ -190,15 +190,71 @@ mod x86 {
         }
 
         #[inline(always)]
-        fn integers(self, bytes: __m128i) -> [__m256; 2] {
-            let [low, high]: [u64; 2] = cast(bytes);
-            let wide = |half: u64| {
-                let bytes: __m128i = cast([half, 0]);
-                self.0
-                    .avx
-                    ._mm256_cvtepi32_ps(self.0.avx2._mm256_cvtepu8_epi32(bytes))
-            };
-            [wide(low), wide(high)]
+        fn bytes(self, bytes: u64) -> __m256 {
+            let wide = self.0.avx2._mm256_cvtepu8_epi32(cast([bytes, 0]));
+            self.0.avx._mm256_cvtepi32_ps(wide)
+        }
+
+        #[inline(always)]
+        fn signed_bytes(self, bytes: u64) -> __m256 {
+            let wide = self.0.avx2._mm256_cvtepi8_epi32(cast([bytes, 0]));
+            self.0.avx._mm256_cvtepi32_ps(wide)
+        }
+
+        /// As the portable conversion, whose multiplication by 2^112 is exact.
+        #[inline(always)]
+        fn half(self, half: __m128i) -> __m256 {
+            let (avx, avx2) = (self.0.avx, self.0.avx2);
+            let h = avx2._mm256_cvtepu16_epi32(half);
+            let masked = avx2._mm256_and_si256(h, avx._mm256_set1_epi32(0x7fff));
+            let body = avx2._mm256_slli_epi32::<13>(masked);
+            let scale = avx._mm256_set1_ps(f32::from_bits((112 + 127) << 23));
+            let finite = avx._mm256_mul_ps(cast(body), scale);
+            let special = avx2._mm256_or_si256(body, avx._mm256_set1_epi32(0x7f80_0000));
+            let top = avx._mm256_set1_epi32(0x7c00);
+            let is_special = avx2._mm256_cmpeq_epi32(avx2._mm256_and_si256(h, top), top);
+            let value = avx._mm256_blendv_ps(finite, cast(special), cast(is_special));
+            let sign = avx2._mm256_and_si256(h, avx._mm256_set1_epi32(0x8000));
+            avx._mm256_or_ps(value, cast(avx2._mm256_slli_epi32::<16>(sign)))
+        }
+
+        #[inline(always)]
+        fn upper(self, half: __m128i) -> __m256 {
+            let avx2 = self.0.avx2;
+            cast(avx2._mm256_slli_epi32::<16>(avx2._mm256_cvtepu16_epi32(half)))
+        }
+
+        /// Lanes `j` and `j + 4` of both, added.
+        #[inline(always)]
+        fn fours(self, a: __m256, b: __m256) -> __m256 {
+            let avx = self.0.avx;
+            avx._mm256_add_ps(
+                avx._mm256_permute2f128_ps::<0x20>(a, b),
+                avx._mm256_permute2f128_ps::<0x31>(a, b),
+            )
+        }
+
+        /// Lanes `j` and `j + 2` of each half of both, added.
+        #[inline(always)]
+        fn twos(self, a: __m256, b: __m256) -> __m256 {
+            let avx = self.0.avx;
+            let (a, b) = (cast(a), cast(b));
+            avx._mm256_add_ps(
+                cast(avx._mm256_unpacklo_pd(a, b)),
+                cast(avx._mm256_unpackhi_pd(a, b)),
+            )
+        }
+
+        /// The sums of eight vectors' lanes; the shuffles leave them in the order of the vectors.
+        #[inline(always)]
+        fn eight(self, v: [__m256; 8]) -> __m256 {
+            let avx = self.0.avx;
+            let a = self.twos(self.fours(v[0], v[4]), self.fours(v[1], v[5]));
+            let b = self.twos(self.fours(v[2], v[6]), self.fours(v[3], v[7]));
+            avx._mm256_add_ps(
+                avx._mm256_shuffle_ps::<0b10_00_10_00>(a, b),
+                avx._mm256_shuffle_ps::<0b11_01_11_01>(a, b),
+            )
         }
     }
 
@@ -260,19 +316,14 @@ mod x86 {
 
         #[inline(always)]
         fn signed(self, lanes: &[i8; 16]) -> [__m256; 2] {
-            let [low, high]: [u64; 2] = cast(*lanes);
-            let wide = |half: u64| {
-                let bytes: __m128i = cast([half, 0]);
-                self.0
-                    .avx
-                    ._mm256_cvtepi32_ps(self.0.avx2._mm256_cvtepi8_epi32(bytes))
-            };
-            [wide(low), wide(high)]
+            let [low, high] = cast(*lanes);
+            [self.signed_bytes(low), self.signed_bytes(high)]
         }
 
         #[inline(always)]
         fn unsigned(self, lanes: &[u8; 16]) -> [__m256; 2] {
-            self.integers(cast(*lanes))
+            let [low, high] = cast(*lanes);
+            [self.bytes(low), self.bytes(high)]
         }
 
         #[inline(always)]
@@ -282,70 +333,36 @@ mod x86 {
             let low = sse2._mm_and_si128(bytes, mask);
             let high = sse2._mm_and_si128(sse2._mm_srli_epi16::<4>(bytes), mask);
             if BIAS == 0 {
-                return [self.integers(low), self.integers(high)];
+                return [self.unsigned(&cast(low)), self.unsigned(&cast(high))];
             }
             let bias = sse2._mm_set1_epi8(BIAS);
-            let signed = |bytes| self.signed(&cast(sse2._mm_sub_epi8(bytes, bias)));
-            [signed(low), signed(high)]
+            [
+                self.signed(&cast(sse2._mm_sub_epi8(low, bias))),
+                self.signed(&cast(sse2._mm_sub_epi8(high, bias))),
+            ]
         }
 
         #[inline(always)]
         fn halves(self, lanes: &[u16; 16]) -> [__m256; 2] {
-            let [low, high]: [__m128i; 2] = cast(*lanes);
-            let (avx, avx2) = (self.0.avx, self.0.avx2);
-            // As the portable conversion, whose multiplication by 2^112 is exact.
-            let wide = |half: __m128i| {
-                let h = avx2._mm256_cvtepu16_epi32(half);
-                let bits = |mask: i32| avx2._mm256_and_si256(h, avx._mm256_set1_epi32(mask));
-                let body = avx2._mm256_slli_epi32::<13>(bits(0x7fff));
-                let scale = avx._mm256_set1_ps(f32::from_bits((112 + 127) << 23));
-                let finite = avx._mm256_mul_ps(cast(body), scale);
-                let top = avx._mm256_set1_epi32(0x7f80_0000);
-                let special = cast(avx2._mm256_or_si256(body, top));
-                let is_special =
-                    avx2._mm256_cmpeq_epi32(bits(0x7c00), avx._mm256_set1_epi32(0x7c00));
-                let value = avx._mm256_blendv_ps(finite, special, cast(is_special));
-                let sign = avx2._mm256_slli_epi32::<16>(bits(0x8000));
-                avx._mm256_or_ps(value, cast(sign))
-            };
-            [wide(low), wide(high)]
+            let [low, high] = cast(*lanes);
+            [self.half(low), self.half(high)]
         }
 
         #[inline(always)]
         fn uppers(self, lanes: &[u16; 16]) -> [__m256; 2] {
-            let [low, high]: [__m128i; 2] = cast(*lanes);
-            let avx2 = self.0.avx2;
-            let wide = |half| cast(avx2._mm256_slli_epi32::<16>(avx2._mm256_cvtepu16_epi32(half)));
-            [wide(low), wide(high)]
+            let [low, high] = cast(*lanes);
+            [self.upper(low), self.upper(high)]
         }
 
         #[inline(always)]
         fn folded(self, vectors: [[__m256; 2]; 16]) -> [f32; 16] {
-            let avx = self.0.avx;
-            let v = vectors.map(|[low, high]| avx._mm256_add_ps(low, high));
-            // Of eight, in the order that the last shuffle puts right.
-            let eight = |at: usize| {
-                let pair = |i: usize, j: usize| {
-                    let (a, b) = (v[at + i], v[at + j]);
-                    avx._mm256_add_ps(
-                        avx._mm256_permute2f128_ps::<0x20>(a, b),
-                        avx._mm256_permute2f128_ps::<0x31>(a, b),
-                    )
-                };
-                let four = |a: __m256, b: __m256| {
-                    let (a, b) = (cast(a), cast(b));
-                    avx._mm256_add_ps(
-                        cast(avx._mm256_unpacklo_pd(a, b)),
-                        cast(avx._mm256_unpackhi_pd(a, b)),
-                    )
-                };
-                let (a, b) = (four(pair(0, 4), pair(1, 5)), four(pair(2, 6), pair(3, 7)));
-                avx._mm256_add_ps(
-                    avx._mm256_shuffle_ps::<0b10_00_10_00>(a, b),
-                    avx._mm256_shuffle_ps::<0b11_01_11_01>(a, b),
-                )
-            };
-            cast([eight(0), eight(8)])
+            let zero = self.0.avx._mm256_set1_ps(0.0);
+            let (mut first, mut second) = ([zero; 8], [zero; 8]);
+            for i in 0..8 {
+                first[i] = self.add(vectors[i][0], vectors[i][1]);
+                second[i] = self.add(vectors[i + 8][0], vectors[i + 8][1]);
+            }
+            cast([self.eight(first), self.eight(second)])
         }
     }
 
@@ -363,6 +380,39 @@ mod x86 {
             self.0.vectorize(
                 #[inline(always)]
                 || kernel.run(self),
+            )
+        }
+    }
+
+    impl Avx512 {
+        /// Lanes `j` and `j + 8` of both, added.
+        #[inline(always)]
+        fn eights(self, a: __m512, b: __m512) -> __m512 {
+            let f = self.0.avx512f;
+            f._mm512_add_ps(
+                f._mm512_shuffle_f32x4::<0b01_00_01_00>(a, b),
+                f._mm512_shuffle_f32x4::<0b11_10_11_10>(a, b),
+            )
+        }
+
+        /// Lanes `j` and `j + 4` of each half of both, added.
+        #[inline(always)]
+        fn fours(self, a: __m512, b: __m512) -> __m512 {
+            let f = self.0.avx512f;
+            f._mm512_add_ps(
+                f._mm512_shuffle_f32x4::<0b10_00_10_00>(a, b),
+                f._mm512_shuffle_f32x4::<0b11_01_11_01>(a, b),
+            )
+        }
+
+        /// Lanes `j` and `j + 2` of each quarter of both, added.
+        #[inline(always)]
+        fn twos(self, a: __m512, b: __m512) -> __m512 {
+            let f = self.0.avx512f;
+            let (a, b) = (cast(a), cast(b));
+            f._mm512_add_ps(
+                cast(f._mm512_unpacklo_pd(a, b)),
+                cast(f._mm512_unpackhi_pd(a, b)),
             )
         }
     }
@@ -468,28 +518,15 @@ mod x86 {
         #[inline(always)]
         fn folded(self, v: [__m512; 16]) -> [f32; 16] {
             let f = self.0.avx512f;
-            let two = |a, b| {
-                f._mm512_add_ps(
-                    f._mm512_shuffle_f32x4::<0b01_00_01_00>(a, b),
-                    f._mm512_shuffle_f32x4::<0b11_10_11_10>(a, b),
-                )
-            };
-            let four = |a, b| {
-                f._mm512_add_ps(
-                    f._mm512_shuffle_f32x4::<0b10_00_10_00>(a, b),
-                    f._mm512_shuffle_f32x4::<0b11_01_11_01>(a, b),
-                )
-            };
-            let eight = |a: __m512, b: __m512| {
-                let (a, b) = (cast(a), cast(b));
-                f._mm512_add_ps(
-                    cast(f._mm512_unpacklo_pd(a, b)),
-                    cast(f._mm512_unpackhi_pd(a, b)),
-                )
-            };
-            // Every fourth, in the order that the last shuffle puts right.
-            let quad = |i: usize| four(two(v[i], v[i + 4]), two(v[i + 8], v[i + 12]));
-            let (a, b) = (eight(quad(0), quad(1)), eight(quad(2), quad(3)));
+            let mut quads = [v[0]; 4];
+            for i in 0..4 {
+                let (a, b) = (
+                    self.eights(v[i], v[i + 4]),
+                    self.eights(v[i + 8], v[i + 12]),
+                );
+                quads[i] = self.fours(a, b);
+            }
+            let (a, b) = (self.twos(quads[0], quads[1]), self.twos(quads[2], quads[3]));
             cast(f._mm512_add_ps(
                 f._mm512_shuffle_ps::<0b10_00_10_00>(a, b),
                 f._mm512_shuffle_ps::<0b11_01_11_01>(a, b),
