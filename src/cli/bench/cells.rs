@@ -89,7 +89,8 @@ impl Bench<'_> {
                     self.busy.reached(done, all);
                 };
                 let found = run(&mut engines[arm], script(self.conversations), &mut progress);
-                let found = found.with_context(|| at(arm))?;
+                let mut found = found.with_context(|| at(arm))?;
+                found.order = repeat * engines.len() + turn;
                 let plain = runs[0].first().filter(|_| same_tokens);
                 if let Some(words) = plain.and_then(|plain| found.difference(plain)) {
                     bail!(

@@ -149,6 +149,8 @@ impl Stages {
 /// One run of one arm.
 #[derive(Clone, Debug, Default)]
 pub(super) struct RunRecord {
+    /// How many runs were before it at its place.
+    pub(super) order: usize,
     pub(super) seconds: f64,
     pub(super) answers: Vec<Answer>,
     pub(super) steps: Vec<Step>,

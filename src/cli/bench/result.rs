@@ -214,6 +214,7 @@ fn raw(plan: &Plan, cells: &[Cell]) -> Value {
                     "temperature": cell.place.temperature,
                     "arm": arm.name,
                     "repeat": repeat,
+                    "order": run.order,
                 });
                 object["run"] = run.json();
                 runs.push(object);
