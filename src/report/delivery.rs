@@ -6,6 +6,14 @@
 
 use serde::Serialize;
 
+/// The definitions in words, for whoever reads a result.
+pub const TIMING: &str = "A delivery is when a step of the engine returned with tokens of a request: the first, which \
+ends ttft_s, brings the tokens of the request's first round too. tpot_s = seconds after the first delivery / tokens \
+after it, of all requests together; chunk_gap_s = the same seconds / deliveries. tokens_per_s is over the wall time \
+of whole runs, prompts included; round_tokens_per_s is the tokens of rounds over that time less what steps that fed \
+prompts took outside of their round (prefill). Percentiles are by nearest rank over the requests of all repeats. A \
+speed-up is a ratio of sums; its 95 % interval is Student's on the logarithms of the ratios of paired repeats.";
+
 /// The deliveries of one request: seconds since it was submitted, and tokens.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Deliveries {

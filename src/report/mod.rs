@@ -10,7 +10,7 @@ mod trace;
 
 pub use acceptance::{Acceptance, COUNTING};
 pub use choice::{ChoiceReport, FinishReason, Logprob, RoundCount, Usage};
-pub use delivery::{Deliveries, Pace, Percentiles};
+pub use delivery::{Deliveries, Pace, Percentiles, TIMING};
 pub use speedup::{Speedup, Throughput};
 pub use timing::{Stage, Timing};
 pub(crate) use trace::nodes;

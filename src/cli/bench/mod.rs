@@ -28,7 +28,7 @@ use self::{
     cells::Bench,
     plan::Plan,
     prompts::Asker,
-    result::{About, Cell, with_raw},
+    result::{About, Cell, Whole},
     result_file::ResultFile,
     summary::Ceiling,
 };
@@ -102,7 +102,7 @@ pub(super) fn run(args: &BenchArgs, line: &[OsString]) -> Result<()> {
         ceiling,
     };
     let summary = about.summary(line, &told, &cells)?;
-    file.write(&with_raw(summary.clone(), &plan, &cells))?;
+    file.write(&Whole::new(&summary, &plan, &cells))?;
     let mut out = std::io::stdout().lock();
     let text = if plan.json {
         summary.to_string()

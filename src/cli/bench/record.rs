@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::{Value, json};
+use serde::{Serialize, Serializer, ser::SerializeStruct};
 
 use crate::{
     TokenId,
@@ -53,27 +53,27 @@ impl Answer {
         }
         acceptance
     }
+}
 
-    fn json(&self) -> Value {
+impl Serialize for Answer {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         let chunks = self.deliveries.chunks().iter();
-        let chunks: Vec<_> = chunks
-            .map(|(at, tokens)| json!([micros(*at), tokens]))
-            .collect();
+        let chunks: Vec<_> = chunks.map(|(at, tokens)| (micros(*at), *tokens)).collect();
         let rounds = self.rounds.iter();
         let rounds: Vec<_> = rounds
-            .map(|(round, levels)| json!([round.drafted, levels, round.accepted, round.emitted]))
+            .map(|(round, levels)| [round.drafted, *levels, round.accepted, round.emitted])
             .collect();
-        json!({
-            "request": self.name,
-            "domain": self.domain,
-            "turn": self.turn,
-            "submitted_us": micros(self.submitted),
-            "prompt_tokens": self.prompt_tokens,
-            "completion_tokens": self.tokens.len(),
-            "finish_reason": self.finish_reason,
-            "deliveries": chunks,
-            "rounds": rounds,
-        })
+        let mut out = to.serialize_struct("request", 9)?;
+        out.serialize_field("request", &self.name)?;
+        out.serialize_field("domain", &self.domain)?;
+        out.serialize_field("turn", &self.turn)?;
+        out.serialize_field("submitted_us", &micros(self.submitted))?;
+        out.serialize_field("prompt_tokens", &self.prompt_tokens)?;
+        out.serialize_field("completion_tokens", &self.tokens.len())?;
+        out.serialize_field("finish_reason", &self.finish_reason)?;
+        out.serialize_field("deliveries", &chunks)?;
+        out.serialize_field("rounds", &rounds)?;
+        out.end()
     }
 }
 
@@ -94,10 +94,10 @@ pub(super) struct Step {
     pub(super) feeding: bool,
 }
 
-impl Step {
-    fn json(&self) -> Value {
+impl Serialize for Step {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         let [draft, verify, accept, commit] = self.stages.map(micros);
-        json!([
+        let row = (
             micros(self.start),
             micros(self.seconds),
             draft,
@@ -107,8 +107,9 @@ impl Step {
             self.sequences,
             self.rows,
             self.kv_tokens,
-            u8::from(self.feeding)
-        ])
+            u8::from(self.feeding),
+        );
+        row.serialize(to)
     }
 }
 
@@ -147,11 +148,13 @@ impl Stages {
 }
 
 /// One run of one arm.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub(super) struct RunRecord {
     /// How many runs were before it at its place.
+    #[serde(skip)]
     pub(super) order: usize,
     pub(super) seconds: f64,
+    #[serde(rename = "requests")]
     pub(super) answers: Vec<Answer>,
     pub(super) steps: Vec<Step>,
 }
@@ -225,12 +228,6 @@ impl RunRecord {
         }
         let (ours, theirs) = (self.answers.len(), expected.len());
         (ours != theirs).then(|| format!("{ours} answers, and plain decoding has {theirs}"))
-    }
-
-    pub(super) fn json(&self) -> Value {
-        let requests: Vec<_> = self.answers.iter().map(Answer::json).collect();
-        let steps: Vec<_> = self.steps.iter().map(Step::json).collect();
-        json!({"seconds": self.seconds, "requests": requests, "steps": steps})
     }
 }
 

@@ -3,6 +3,7 @@
 use std::{ffi::OsString, path::PathBuf};
 
 use anyhow::{Context, Result};
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::{
@@ -13,7 +14,10 @@ use super::{
     record::{DELIVERY_COLUMNS, ROUND_COLUMNS, RunRecord, STEP_COLUMNS},
     summary::{Ceiling, Place, Summary},
 };
-use crate::{cli::error::one_line, report::COUNTING};
+use crate::{
+    cli::error::one_line,
+    report::{COUNTING, TIMING},
+};
 
 /// All arms at one concurrency and temperature.
 #[derive(Debug)]
@@ -85,6 +89,7 @@ impl About<'_> {
             "provenance": provenance::of_run(line),
             "files": files(self.plan)?,
             "counting": COUNTING,
+            "timing": TIMING,
             "config": self.plan,
             "warnings": warnings,
             "prompts": {
@@ -147,17 +152,71 @@ impl About<'_> {
                 self.ceiling.kv
             ),
             format!("* {COUNTING}"),
+            format!("* {TIMING}"),
         ];
         lines.join("\n") + "\n"
     }
 }
 
-/// The summary with acceptance by request, the tokens of plain decoding, and all runs.
-pub(super) fn with_raw(mut summary: Value, plan: &Plan, cells: &[Cell]) -> Value {
-    summary["requests"] = requests(cells);
-    summary["outputs"] = outputs(cells);
-    summary["raw"] = raw(plan, cells);
-    summary
+/// A result in full.
+#[derive(Debug, Serialize)]
+pub(super) struct Whole<'a> {
+    #[serde(flatten)]
+    summary: &'a Value,
+    /// Acceptance by request.
+    requests: Value,
+    /// The tokens of plain decoding.
+    outputs: Value,
+    raw: Raw<'a>,
+}
+
+/// All runs, request by request and step by step.
+#[derive(Debug, Serialize)]
+struct Raw<'a> {
+    step_columns: [&'a str; 10],
+    round_columns: [&'a str; 4],
+    delivery_columns: [&'a str; 2],
+    runs: Vec<RawRun<'a>>,
+}
+
+#[derive(Debug, Serialize)]
+struct RawRun<'a> {
+    concurrency: usize,
+    temperature: f64,
+    arm: &'a str,
+    repeat: usize,
+    order: usize,
+    run: &'a RunRecord,
+}
+
+impl<'a> Whole<'a> {
+    pub(super) fn new(summary: &'a Value, plan: &'a Plan, cells: &'a [Cell]) -> Self {
+        Self {
+            summary,
+            requests: requests(cells),
+            outputs: outputs(cells),
+            raw: Raw {
+                step_columns: STEP_COLUMNS,
+                round_columns: ROUND_COLUMNS,
+                delivery_columns: DELIVERY_COLUMNS,
+                runs: cells.iter().flat_map(|cell| runs(plan, cell)).collect(),
+            },
+        }
+    }
+}
+
+fn runs<'a>(plan: &'a Plan, cell: &'a Cell) -> impl Iterator<Item = RawRun<'a>> {
+    let arms = plan.arms.iter().zip(&cell.runs);
+    arms.flat_map(move |(arm, repeats)| {
+        repeats.iter().enumerate().map(move |(repeat, run)| RawRun {
+            concurrency: cell.place.concurrency,
+            temperature: cell.place.temperature,
+            arm: &arm.name,
+            repeat,
+            order: run.order,
+            run,
+        })
+    })
 }
 
 /// The files that a result depends on.
@@ -201,30 +260,4 @@ fn outputs(cells: &[Cell]) -> Value {
         })
     });
     cells.collect()
-}
-
-/// All runs, request by request and step by step.
-fn raw(plan: &Plan, cells: &[Cell]) -> Value {
-    let mut runs = Vec::new();
-    for cell in cells {
-        for (arm, repeats) in plan.arms.iter().zip(&cell.runs) {
-            for (repeat, run) in repeats.iter().enumerate() {
-                let mut object = json!({
-                    "concurrency": cell.place.concurrency,
-                    "temperature": cell.place.temperature,
-                    "arm": arm.name,
-                    "repeat": repeat,
-                    "order": run.order,
-                });
-                object["run"] = run.json();
-                runs.push(object);
-            }
-        }
-    }
-    json!({
-        "step_columns": STEP_COLUMNS,
-        "round_columns": ROUND_COLUMNS,
-        "delivery_columns": DELIVERY_COLUMNS,
-        "runs": runs,
-    })
 }

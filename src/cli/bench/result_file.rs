@@ -7,7 +7,7 @@ use std::{
 };
 
 use anyhow::{Context, Result};
-use serde_json::Value;
+use serde::Serialize;
 
 /// The file to be.
 #[derive(Debug)]
@@ -38,7 +38,7 @@ impl ResultFile {
     ///
     /// # Errors
     /// If the disk is full, say.
-    pub(super) fn write(mut self, result: &Value) -> Result<()> {
+    pub(super) fn write(mut self, result: &impl Serialize) -> Result<()> {
         let about = || format!("--out {}", self.whole.display());
         let file = self.file.take().context("the result is written once")?;
         let mut to = BufWriter::new(file);
@@ -64,10 +64,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let out = dir.path().join("a/b");
         let names = || fs::read_dir(&out).unwrap().count();
-        ResultFile::open(&out)
-            .unwrap()
-            .write(&Value::from(1))
-            .unwrap();
+        ResultFile::open(&out).unwrap().write(&1).unwrap();
         drop(ResultFile::open(&out).unwrap());
         assert_eq!(fs::read_to_string(out.join("result.json")).unwrap(), "1\n");
         assert_eq!(names(), 1);
