@@ -64,8 +64,7 @@ pub fn round(
         let verdict = players
             .rule
             .decide(tree, &mut rows, first, &mut seq.draws.clone());
-        let logprobs = rows.logprobs(&verdict);
-        decided.push((verdict, logprobs));
+        decided.push(rows.logprobs(verdict));
     }
     ms.accept = lap(&mut clock, seqs, Stage::Accept);
 

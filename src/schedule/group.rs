@@ -62,17 +62,21 @@ pub(super) fn first_token(seq: &mut Sequence, logits: &[f32]) -> Option<Delivere
         tokens: seq.tokens(),
         path: &[],
     };
-    let law = match seq.chain().law(logits, &history) {
-        Ok(law) => law,
+    let chosen = (|| {
+        let law = seq.chain().law(logits, &history)?;
+        let token = choose(&law, 0, &seq.draws);
+        let record = |top| {
+            let law = seq.chain().report_law(logits, &history)?;
+            Ok(Logprob::new(&law, token, top))
+        };
+        Ok((token, seq.request().logprobs.map(record).transpose()?))
+    })();
+    let (token, logprob) = match chosen {
+        Ok(chosen) => chosen,
         Err(fault) => {
             seq.fail_at_next(fault);
             return None;
         }
     };
-    let token = choose(&law, 0, &seq.draws);
-    let logprob = seq.request().logprobs.map(|top| {
-        let law = seq.chain().report_law(logits, &history);
-        Logprob::new(&law.expect("a token was chosen here"), token, top)
-    });
     Some(seq.deliver(token, logprob))
 }

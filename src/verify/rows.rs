@@ -38,31 +38,34 @@ impl<'a> RowLaws<'a> {
         }
     }
 
-    /// One record a token of `verdict`, its path and `next`; empty unless the request wants them.
+    /// `verdict` with one record for each of its tokens, path and `next`; none unless the request wants
+    /// them. A token whose record faults is where the verdict ends, with that fault: the processor of a
+    /// host may say something else when it is asked again.
     ///
     /// # Panics
     /// If the verdict is not one of these rows'.
     #[must_use]
-    pub fn logprobs(&self, verdict: &Verdict) -> Vec<Logprob> {
+    pub fn logprobs(&self, mut verdict: Verdict) -> (Verdict, Vec<Logprob>) {
+        let mut records = Vec::new();
         let Some(top) = self.seq.request().logprobs else {
-            return Vec::new();
+            return (verdict, records);
         };
         let drafted = verdict.path.iter().map(|node| self.tree.token(*node));
-        let above = std::iter::once(None).chain(verdict.path.iter().copied().map(Some));
-        let chosen = drafted
-            .chain(verdict.next.as_ref().ok().copied())
-            .zip(above);
-        chosen
-            .map(|(token, at)| {
-                let path = self.path(at);
-                let law = self
-                    .seq
-                    .chain()
-                    .report_law(self.row(at), &self.history(&path));
-                let law = law.expect("a token was chosen at this row");
-                Logprob::new(&law, token, top)
-            })
-            .collect()
+        let chosen: Vec<_> = drafted.chain(verdict.next.as_ref().ok().copied()).collect();
+        for (i, token) in chosen.into_iter().enumerate() {
+            let at = i.checked_sub(1).map(|above| verdict.path[above]);
+            let path = self.path(at);
+            let chain = self.seq.chain();
+            match chain.report_law(self.row(at), &self.history(&path)) {
+                Ok(law) => records.push(Logprob::new(&law, token, top)),
+                Err(fault) => {
+                    verdict.path.truncate(i);
+                    verdict.next = Err(fault);
+                    break;
+                }
+            }
+        }
+        (verdict, records)
     }
 
     fn row(&self, at: Option<Node>) -> &'a [f32] {

@@ -39,6 +39,79 @@ fn words(command: &str) -> Vec<String> {
     words
 }
 
+/// The server is built in another workspace: of its flags, those that are not `generate`'s have to be
+/// in its source.
+fn serves(command: &str, args: &[&str]) {
+    assert!(read("xtask/src/host/mod.rs").contains("    Serve("));
+    let server = read("host/mistralrs/src/bin/eyrie-serve.rs");
+    let mut shared = vec!["eyrie", "generate", "--prompt", "x"];
+    for pair in args.chunks(2) {
+        let own = pair[0].strip_prefix("--").expect("a flag and its value");
+        if !server.contains(&format!("    {own}: ")) {
+            shared.extend(pair);
+        }
+    }
+    Cli::try_parse_from(shared).unwrap_or_else(|error| panic!("{command}: {error}"));
+}
+
+/// The example is compiled with the host's tests.
+#[test]
+fn the_application_in_the_mistralrs_document_is_the_example() {
+    let text = read("docs/MISTRALRS.md");
+    let block = text.split("```rust\n").nth(1).expect("a block of Rust");
+    let block = block.split("```").next().expect("a block has an end");
+    assert_eq!(block, read("host/mistralrs/examples/embed.rs"));
+}
+
+/// Every file that the insertions touch or add is in the document's table, and the version.
+#[test]
+fn the_mistralrs_document_explains_every_insertion() {
+    let text = read("docs/MISTRALRS.md");
+    let list = read("host/mistralrs/patch/insertions.toml");
+    let named = |key: &str| {
+        let key = format!("{key} = \"");
+        let lines = list.lines().filter_map(|line| line.strip_prefix(&key));
+        lines
+            .map(|rest| rest.trim_end_matches('"').to_owned())
+            .collect::<Vec<_>>()
+    };
+    let paths = named("path");
+    assert!(paths.len() >= 10, "{paths:?}");
+    for path in paths {
+        assert!(text.contains(&format!("`{path}`")), "{path}");
+    }
+    assert!(text.contains(&format!("`={}`", named("version")[0])));
+}
+
+/// Every counter of the server and every field of its usage is in the document.
+#[test]
+fn the_mistralrs_document_has_every_counter() {
+    let text = read("docs/MISTRALRS.md");
+    let metrics = read("host/mistralrs/src/metrics.rs");
+    let counters: Vec<_> = metrics
+        .split("family!(")
+        .skip(1)
+        .filter_map(|rest| rest.trim_start().strip_prefix('"')?.split('"').next())
+        .collect();
+    assert!(counters.len() >= 8, "{counters:?}");
+    for counter in counters {
+        assert!(
+            text.contains(&format!("`eyrie_{counter}_total`")),
+            "{counter}"
+        );
+    }
+    let usage = read("host/mistralrs/patch/response.rs");
+    let mut told = 0;
+    for line in usage.lines() {
+        if let Some(field) = line.strip_prefix("    pub ") {
+            let name = field.split(':').next().expect("a name");
+            assert!(text.contains(&format!("`{name}`")), "{name}");
+            told += 1;
+        }
+    }
+    assert!(told >= 10, "{told}");
+}
+
 #[test]
 fn the_readmes_commands_exist_and_their_flags_parse() {
     let commands = commands();
@@ -52,6 +125,10 @@ fn the_readmes_commands_exist_and_their_flags_parse() {
             ["cargo", "test", "--workspace"] => continue,
             ["cargo", "xtask", "fixture", _] => {
                 assert!(read("xtask/src/main.rs").contains("    Fixture {"));
+                continue;
+            }
+            ["cargo", "xtask", "host", "serve", ref args @ ..] => {
+                serves(command, args);
                 continue;
             }
             [script] if script.starts_with("scripts/") => {
@@ -169,7 +246,11 @@ fn the_workflow_runs_the_steps_of_ci() {
 
 #[test]
 fn ci_is_a_script_that_can_run() {
-    for script in [".ci/run", "scripts/fetch-models.sh"] {
+    for script in [
+        ".ci/run",
+        "scripts/fetch-models.sh",
+        "scripts/openai-client.sh",
+    ] {
         let path: PathBuf = root().join(script);
         let checked = std::process::Command::new("bash")
             .arg("-n")

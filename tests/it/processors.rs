@@ -1,6 +1,9 @@
 //! Processors of scores: constrained output is what plain decoding gives, and is drafted for.
 
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
+};
 
 use eyrie::{
     TokenId,
@@ -237,5 +240,39 @@ fn log_probabilities_are_of_the_constrained_law() {
             assert!(entry.logprob.is_finite());
             assert!(entry.top.iter().all(|(id, _)| only.allows(output(), *id)));
         }
+    }
+}
+
+/// Refuses every so many-th time it is asked: no function of its history, as a host's processor may be.
+#[derive(Debug)]
+struct Fickle(usize, AtomicUsize);
+
+impl Processor for Fickle {
+    fn process(&self, _: &mut [f64], _: &History<'_>) -> Result<(), Fault> {
+        if (self.1.fetch_add(1, Ordering::Relaxed) + 1).is_multiple_of(self.0) {
+            return Err(Fault::Refused("not this time".into()));
+        }
+        Ok(())
+    }
+}
+
+/// A token's record asks again: a processor that changes its mind ends its request, no other.
+#[test]
+fn a_processor_that_changes_its_mind_ends_its_request_alone() {
+    let lab = Lab::new(tt_target());
+    let plain: Vec<Request> = prompts(64)[..2].iter().map(|p| request(p)).collect();
+    let base = lab.base(&plain);
+    for every in 1..12 {
+        let mut requests = plain.clone();
+        requests[1].logprobs = Some(2);
+        requests[1].processors = vec![Arc::new(Fickle(every, AtomicUsize::new(0)))];
+        let run = lab.run(lab.self_drafter(), &requests);
+        let [a, b] = &run.choices[..] else {
+            panic!("two choices")
+        };
+        assert_eq!(a.tokens, base[0]);
+        assert!(base[1].starts_with(&b.tokens));
+        assert_eq!(b.error.as_deref(), Some("not this time"), "{every}");
+        assert_eq!(b.logprobs.as_ref().map(Vec::len), Some(b.tokens.len()));
     }
 }

@@ -31,6 +31,12 @@ impl SequenceGroup {
         self.best_of
     }
 
+    /// Sends a message of a stream once it has `chunks` chunks, and says how many it was before: as many
+    /// as there are choices.
+    pub fn set_chunks(&mut self, chunks: usize) -> usize {
+        std::mem::replace(&mut self.n_choices, chunks)
+    }
+
     /// The usage with the tokens of all choices, where the pipeline counts them; [`Self::get_usage`]
     /// knows those of the last choice alone.
     pub(super) fn counted_usage(&self) -> Option<Usage> {

@@ -1,6 +1,10 @@
 //! A host's own logits processor as a processor of scores.
 
-use std::{fmt, sync::Arc};
+use std::{
+    fmt,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::Arc,
+};
 
 use candle_core::{Device, Tensor};
 use eyrie::sample::{Fault, History, Processor};
@@ -19,25 +23,36 @@ impl fmt::Debug for Custom {
 impl Processor for Custom {
     fn process(&self, scores: &mut [f64], history: &History<'_>) -> Result<(), Fault> {
         let context: Vec<u32> = history.context().collect();
-        let run = || -> candle_core::Result<Vec<f32>> {
-            #[expect(clippy::cast_possible_truncation, reason = "logits were f32")]
-            let narrow: Vec<f32> = scores.iter().map(|score| *score as f32).collect();
-            let width = narrow.len();
-            let logits = Tensor::from_vec(narrow, width, &Device::Cpu)?;
-            self.0.apply(&logits, &context)?.to_vec1()
-        };
-        let refused = |reason: String| Fault::Refused(format!("logits processor: {reason}").into());
-        let changed = run().map_err(|error| refused(error.to_string()))?;
-        if changed.len() != scores.len() {
-            return Err(refused(format!(
-                "{} logits of {}",
-                changed.len(),
-                scores.len()
-            )));
-        }
+        #[expect(clippy::cast_possible_truncation, reason = "logits were f32")]
+        let narrow: Vec<f32> = scores.iter().map(|score| *score as f32).collect();
+        let changed = guarded("logits processor", || {
+            let logits = Tensor::from_vec(narrow, scores.len(), &Device::Cpu)?;
+            let changed: Vec<f32> = self.0.apply(&logits, &context)?.to_vec1()?;
+            let (got, asked) = (changed.len(), scores.len());
+            anyhow::ensure!(got == asked, "{got} logits of {asked}");
+            Ok(changed)
+        })?;
         for (score, new) in scores.iter_mut().zip(changed) {
             *score = new.into();
         }
         Ok(())
     }
+}
+
+/// Runs code that is not ours inside of a pass that many requests share: an error or a panic of it
+/// ends the request that brought it.
+///
+/// # Errors
+/// What went wrong, with `name` before it.
+pub(crate) fn guarded<T>(name: &str, run: impl FnOnce() -> anyhow::Result<T>) -> Result<T, Fault> {
+    let reason = match catch_unwind(AssertUnwindSafe(run)) {
+        Ok(Ok(done)) => return Ok(done),
+        Ok(Err(error)) => format!("{error:#}"),
+        Err(panic) => {
+            let text = panic.downcast_ref::<&str>().copied();
+            let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+            format!("panicked: {}", text.unwrap_or("without a text"))
+        }
+    };
+    Err(Fault::Refused(format!("{name}: {reason}").into()))
 }

@@ -11,6 +11,8 @@ use eyrie::{
 };
 use llguidance::Matcher;
 
+use crate::custom::guarded;
+
 /// Masks what the grammar does not allow after the output and the drafts before a row.
 ///
 /// The matcher moves: to the row that is asked for, back over what the next row does not share with
@@ -75,27 +77,25 @@ impl Position {
 
 impl Processor for Grammar {
     fn process(&self, scores: &mut [f64], history: &History<'_>) -> Result<(), Fault> {
+        guarded("grammar", || self.mask(scores, history))
+    }
+}
+
+impl Grammar {
+    fn mask(&self, scores: &mut [f64], history: &History<'_>) -> anyhow::Result<()> {
         let path = [history.output(), history.path].concat();
         let spoken = path.iter().position(|token| self.ends.contains(token));
         let mut at = self.lock();
-        let refused = |error: anyhow::Error| Fault::Refused(format!("grammar: {error:#}").into());
-        let allowed = match at.reach(&path[..spoken.unwrap_or(path.len())]) {
-            Ok(there) => there && spoken.is_none() && !at.matcher.is_stopped(),
-            Err(error) => return Err(refused(error)),
-        };
+        let there = at.reach(&path[..spoken.unwrap_or(path.len())])?;
+        let allowed = there && spoken.is_none() && !at.matcher.is_stopped();
         // Behind an end, or what the grammar forbids, only an end can follow.
-        let mask = allowed.then(|| at.matcher.compute_mask()).transpose();
-        let mask = mask.map_err(refused)?;
-        let eos = at
-            .matcher
-            .tok_env()
-            .map_err(refused)?
-            .tok_trie()
-            .eos_token();
+        let mask = allowed.then(|| at.matcher.compute_mask()).transpose()?;
+        let eos = at.matcher.tok_env()?.tok_trie().eos_token();
         let may_end = mask.as_ref().is_none_or(|mask| mask.is_allowed(eos));
         for (id, score) in (0..).zip(scores) {
             let ends = may_end && self.ends.contains(&id);
-            let follows = mask.as_ref().is_some_and(|mask| mask.is_allowed(id));
+            // The trie's own end is another token where it knows none of the model's.
+            let follows = id != eos && mask.as_ref().is_some_and(|mask| mask.is_allowed(id));
             if !ends && !follows {
                 *score = f64::NEG_INFINITY;
             }

@@ -6,6 +6,7 @@
 //! sequences stay in one pass whatever their lengths and whichever host engine asked.
 
 mod asked;
+mod chunks;
 mod counters;
 mod custom;
 mod grammar;
@@ -18,3 +19,4 @@ pub mod serve;
 
 pub use loader::{EyrieLoader, Options};
 pub use pipeline::EyriePipeline;
+pub use runner::Held;

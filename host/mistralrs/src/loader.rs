@@ -28,7 +28,7 @@ use crate::{
     metrics::Metrics,
     pipeline::{EyriePipeline, Parts},
     prompts,
-    runner::Shared,
+    runner::{Held, Shared},
 };
 
 /// What to load and how to guess: the flags of `eyrie generate`.
@@ -97,6 +97,20 @@ impl EyrieLoader {
             loaded: OnceLock::new(),
             metrics: Arc::default(),
         }
+    }
+
+    /// The loader, counting where another one counts; before it has loaded anything.
+    #[must_use]
+    pub fn with_metrics(mut self, metrics: Arc<Metrics>) -> Self {
+        self.metrics = metrics;
+        self
+    }
+
+    /// What its engine holds now; nothing before it has loaded anything.
+    #[must_use]
+    pub fn held(&self) -> Held {
+        let loaded = self.loaded.get();
+        loaded.map_or_else(Held::default, |loaded| loaded.runner.lock().held())
     }
 
     /// What its pipelines do, for `/metrics`.

@@ -27,7 +27,7 @@ struct Spent {
     stage: &'static str,
 }
 
-/// What the pipelines of one loader did since it was loaded, for `/metrics`.
+/// What the pipelines of a loader, or of several that share it, did since it was made, for `/metrics`.
 pub struct Metrics {
     registry: Registry,
     requests: Family<Of, Counter>,
@@ -37,6 +37,7 @@ pub struct Metrics {
     accepted: Family<Of, Counter>,
     drafted_at: Family<At, Counter>,
     accepted_at: Family<At, Counter>,
+    passes: Counter,
     seconds: Family<Spent, Seconds>,
 }
 
@@ -56,7 +57,11 @@ impl Default for Metrics {
                 family
             }};
         }
+        let passes = Counter::default();
+        let help = "Passes of the engine, all sequences together";
+        registry.register("passes", help, passes.clone());
         Self {
+            passes,
             requests: family!("choices", "Choices that were begun"),
             tokens: family!("tokens", "Tokens delivered"),
             rounds: family!(
@@ -125,6 +130,7 @@ impl Metrics {
 
     /// A step of the engine that took `all`, of which its round `stages`.
     pub(crate) fn pass(&self, all: Duration, stages: Option<StageMillis>) {
+        self.passes.inc();
         let ms = stages.unwrap_or_default();
         let rounds = ms.draft + ms.verify + ms.accept + ms.commit;
         for (stage, ms) in [

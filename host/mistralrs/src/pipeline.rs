@@ -25,6 +25,7 @@ use tokenizers::Tokenizer;
 
 use crate::{
     asked::{self, Circumstances},
+    chunks::Alone,
     counters,
     metrics::Metrics,
     prompts::Prompts,
@@ -89,16 +90,11 @@ impl EyriePipeline {
             .unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
-    /// Drops what belongs to sequences that are gone.
+    /// Drops what belongs to sequences that are gone, whichever pipeline had them.
     fn forget_gone(&self) {
-        let gone = self
-            .known()
-            .extract_if(|_, known| known.owner.strong_count() == 0)
-            .collect::<Vec<_>>();
-        let mut runner = self.parts.runner.lock();
-        for handle in gone.into_iter().filter_map(|(_, known)| known.handle) {
-            runner.cancel(handle);
-        }
+        self.known()
+            .retain(|_, known| known.owner.strong_count() > 0);
+        self.parts.runner.lock().forget_gone();
     }
 
     /// Drops what belongs to `seq`; after a prompt step it must be told again that it has ended.
@@ -176,7 +172,8 @@ impl EyriePipeline {
             context: self.parts.metadata.max_seq_len,
         };
         let request = asked::request(seq, given)?;
-        let handle = self.parts.runner.lock().submit(request)?;
+        let owner = Arc::downgrade(&seq.sampler());
+        let handle = self.parts.runner.lock().submit(request, owner)?;
         self.parts.metrics.begun(&self.parts.name);
         Ok(handle)
     }
@@ -246,8 +243,13 @@ impl EyriePipeline {
         };
         let logprobs = self.logprobs(seq, token, logprob, &text)?;
         mend_text(seq);
+        let ends = seq.is_done(token, step.eos, self.parts.metadata.max_seq_len);
+        let alone = ends.is_none().then(|| Alone::begin(seq)).flatten();
         let added = finish_or_add_toks_to_seq(self, prefix_cacher, seq, logprobs, step.eos);
         let added = AssertUnwindSafe(added).catch_unwind().await;
+        if let Some(alone) = alone {
+            alone.end(seq);
+        }
         let reason = match added {
             Ok(Ok(())) => return Ok(()),
             Ok(Err(_)) if seq.responder().is_closed() => {
@@ -320,7 +322,7 @@ fn key_of(owner: &Weak<Sampler>) -> usize {
 /// With the replacements in the bytes both are the same place.
 fn mend_text(seq: &mut Sequence) {
     let found = seq.stop_strings().iter().any(|stop| {
-        let bytes = seq_bytes(seq);
+        let bytes = seq.completion_bytes();
         bytes
             .windows(stop.len().max(1))
             .any(|window| window == stop.as_bytes())
@@ -332,10 +334,6 @@ fn mend_text(seq: &mut Sequence) {
     if std::str::from_utf8(bytes).is_err() {
         *bytes = String::from_utf8_lossy(bytes).into_owned().into_bytes();
     }
-}
-
-fn seq_bytes(seq: &Sequence) -> &[u8] {
-    seq.completion_bytes()
 }
 
 #[async_trait]

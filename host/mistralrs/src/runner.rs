@@ -2,7 +2,7 @@
 
 use std::{
     collections::{HashMap, VecDeque},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
     time::Instant,
 };
 
@@ -12,6 +12,7 @@ use eyrie::{
     request::Request,
     schedule::{Engine, Event, RequestHandle},
 };
+use mistralrs_core::speculative_host::Sampler;
 
 use crate::metrics::Metrics;
 
@@ -41,23 +42,38 @@ impl Outbox {
     }
 }
 
+/// What an engine holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Held {
+    /// Requests that have not ended, and those whose tokens the host has not taken.
+    pub requests: usize,
+    /// Tokens in the target's cache.
+    pub tokens: usize,
+}
+
+/// A request's outbox, and the sampler of the sequence that it belongs to: a sequence can vanish
+/// without a last step.
+struct Entry {
+    owner: Weak<Sampler>,
+    outbox: Outbox,
+}
+
 /// The engine with the outboxes of its requests.
-#[derive(Debug)]
 pub(crate) struct Runner {
     engine: Engine,
-    outboxes: HashMap<RequestHandle, Outbox>,
+    entries: HashMap<RequestHandle, Entry>,
     metrics: Arc<Metrics>,
 }
 
 /// A runner that pipelines share.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) struct Shared(Arc<Mutex<Runner>>);
 
 impl Shared {
     pub(crate) fn new(engine: Engine, metrics: Arc<Metrics>) -> Self {
         Self(Arc::new(Mutex::new(Runner {
             engine,
-            outboxes: HashMap::new(),
+            entries: HashMap::new(),
             metrics,
         })))
     }
@@ -68,36 +84,61 @@ impl Shared {
 }
 
 impl Runner {
-    /// Takes a request.
+    /// Takes a request, for as long as its owner lives.
     ///
     /// # Errors
     /// Why the engine cannot serve it.
-    pub(crate) fn submit(&mut self, request: Request) -> Result<RequestHandle, String> {
+    pub(crate) fn submit(
+        &mut self,
+        request: Request,
+        owner: Weak<Sampler>,
+    ) -> Result<RequestHandle, String> {
         let handle = self
             .engine
             .submit(request)
             .map_err(|error| error.to_string())?;
-        self.outboxes.insert(handle, Outbox::default());
+        let outbox = Outbox::default();
+        self.entries.insert(handle, Entry { owner, outbox });
         Ok(handle)
     }
 
     /// Drops a request and what it has been given.
     pub(crate) fn cancel(&mut self, handle: RequestHandle) {
-        self.outboxes.remove(&handle);
+        self.entries.remove(&handle);
         self.engine.cancel(handle);
+    }
+
+    /// Drops the requests whose owner is gone.
+    pub(crate) fn forget_gone(&mut self) {
+        let gone = |(handle, entry): (&RequestHandle, &Entry)| {
+            (entry.owner.strong_count() == 0).then_some(*handle)
+        };
+        let gone: Vec<_> = self.entries.iter().filter_map(gone).collect();
+        for handle in gone {
+            self.cancel(handle);
+        }
+    }
+
+    pub(crate) fn held(&self) -> Held {
+        let cache = self.engine.cache();
+        Held {
+            requests: self.entries.len(),
+            tokens: cache.capacity() - cache.free(),
+        }
     }
 
     /// What a request has been given; it is empty then, until the next pass.
     pub(crate) fn take(&mut self, handle: RequestHandle) -> Outbox {
-        self.outboxes
+        self.entries
             .get_mut(&handle)
-            .map(std::mem::take)
+            .map(|entry| std::mem::take(&mut entry.outbox))
             .unwrap_or_default()
     }
 
-    /// True if there is nothing for the host to take.
+    /// True if there is nothing for the host to take yet.
     pub(crate) fn lacks(&self, handle: RequestHandle) -> bool {
-        self.outboxes.get(&handle).is_none_or(Outbox::is_empty)
+        let entry = self.entries.get(&handle);
+        entry.is_some_and(|entry| entry.outbox.is_empty())
     }
 
     /// Takes every request one pass further.
@@ -141,8 +182,8 @@ impl Runner {
                         (FinishReason::Error, error) => Err(error.unwrap_or_default()),
                         (reason, _) => Ok(reason),
                     };
-                    if let Some(outbox) = self.outboxes.get_mut(&request) {
-                        outbox.end = Some(end);
+                    if let Some(entry) = self.entries.get_mut(&request) {
+                        entry.outbox.end = Some(end);
                     }
                 }
             }
@@ -160,11 +201,11 @@ impl Runner {
     }
 
     fn put(&mut self, request: RequestHandle, batch: Batch) {
-        if let (false, Some(outbox)) = (
+        if let (false, Some(entry)) = (
             batch.tokens.is_empty() && batch.round.is_none(),
-            self.outboxes.get_mut(&request),
+            self.entries.get_mut(&request),
         ) {
-            outbox.batches.push_back(batch);
+            entry.outbox.batches.push_back(batch);
         }
     }
 }

@@ -3,14 +3,27 @@
 use std::sync::Arc;
 
 use anyhow::{Result, anyhow};
-use axum::{Router, http::header, routing::get};
+use axum::{
+    Json, Router,
+    extract::{DefaultBodyLimit, State},
+    http::header,
+    routing::{get, post},
+};
 use mistralrs_core::{AddModelConfig, EngineConfig, MistralRs, MistralRsBuilder};
-use mistralrs_server_core::mistralrs_server_router_builder::MistralRsServerRouterBuilder;
+use mistralrs_server_core::{
+    completions::{self, CompletionResponder},
+    handler_core::{create_response_channel, send_request_with_model},
+    mistralrs_server_router_builder::MistralRsServerRouterBuilder,
+    openai::CompletionRequest,
+};
 
 use crate::{EyrieLoader, metrics::Metrics};
 
 /// Ending of the model name under which the same weights decode without speculation.
 pub const PLAIN: &str = "-plain";
+
+/// Most bytes of a completion's request, as of the server's other routes.
+const MOST_BYTES: usize = 50 << 20;
 
 /// The media type of the OpenMetrics text format.
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -59,15 +72,40 @@ async fn add_one(
     added.await.map_err(|error| anyhow!(error))
 }
 
-/// The server's routes, with `/metrics` for these counters.
+/// The server's routes, with `/metrics` for these counters; loaders that serve one host share theirs
+/// ([`EyrieLoader::with_metrics`]).
 ///
 /// # Errors
 /// If the host's routes cannot be made.
-pub async fn router(host: Arc<MistralRs>, metrics: Vec<Arc<Metrics>>) -> Result<Router> {
-    let routes = MistralRsServerRouterBuilder::new().with_mistralrs(host);
-    let told = move || async move {
-        let text: String = metrics.iter().map(|metrics| metrics.text()).collect();
-        ([(header::CONTENT_TYPE, OPEN_METRICS)], text)
+pub async fn router(host: Arc<MistralRs>, metrics: Arc<Metrics>) -> Result<Router> {
+    let told = move || async move { ([(header::CONTENT_TYPE, OPEN_METRICS)], metrics.text()) };
+    let builder = MistralRsServerRouterBuilder::new().with_mistralrs(Arc::clone(&host));
+    let own = Router::new()
+        .route("/v1/completions", post(complete))
+        .layer(DefaultBodyLimit::max(MOST_BYTES))
+        .with_state(host)
+        .route("/metrics", get(told));
+    Ok(own.fallback_service(builder.build().await?))
+}
+
+/// The server's own handler sends every completion to the default model, whatever model it names.
+async fn complete(
+    State(host): State<Arc<MistralRs>>,
+    Json(asked): Json<CompletionRequest>,
+) -> CompletionResponder {
+    let model = Some(asked.model.clone()).filter(|model| model != "default");
+    let (sender, mut receiver) = create_response_channel(None);
+    let request = completions::parse_request(asked, Arc::clone(&host), sender);
+    let (request, streams) = match request {
+        Ok(request) => request,
+        Err(error) => return completions::handle_error(host, error.into()),
     };
-    Ok(routes.build().await?.route("/metrics", get(told)))
+    if let Err(error) = send_request_with_model(&host, request, model.as_deref()).await {
+        return completions::handle_error(host, error.into());
+    }
+    if streams {
+        let streamer = completions::create_streamer(receiver, host, None, None);
+        return CompletionResponder::Sse(streamer);
+    }
+    completions::process_non_streaming_response(&mut receiver, host).await
 }

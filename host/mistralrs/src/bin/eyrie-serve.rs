@@ -52,7 +52,7 @@ async fn run(args: Args) -> Result<()> {
         .await
         .with_context(about)?;
     let host = serve::start(&loader, &name).await?;
-    let router = serve::router(host, vec![loader.metrics()]).await?;
+    let router = serve::router(host, loader.metrics()).await?;
     println!(
         "http://{}/v1 serves {name} and {name}{}",
         listener.local_addr()?,
