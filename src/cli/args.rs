@@ -6,6 +6,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use serde::{Serialize, Serializer};
 
 use super::{
+    bench::{BENCH, BenchArgs},
     check_head::{CHECK, CheckHeadArgs},
     convert::ConvertArgs,
     head_args::HeadArgs,
@@ -49,6 +50,9 @@ pub enum Command {
     /// Generate text, or token ids for a model without a tokenizer
     #[command(after_help = SAMPLING)]
     Generate(Box<GenerateArgs>),
+    /// Measure drafters beside plain decoding, in interleaved runs of the same requests
+    #[command(after_help = BENCH)]
+    Bench(Box<BenchArgs>),
     /// Print what was understood of a checkpoint
     Inspect(InspectArgs),
     /// Prove or refute the output law of this build on a model: PASS, FAIL or UNDECIDED

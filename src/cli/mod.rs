@@ -1,6 +1,7 @@
 //! The command line: one file a command.
 
 mod args;
+mod bench;
 mod check_head;
 mod convert;
 mod error;
@@ -32,6 +33,7 @@ pub use args::{
     Cli, Command, Device, DrafterKind, Dtype, GenerateArgs, InspectArgs, JudgeArgs, PickKind,
     RuleKind, SetupArgs,
 };
+pub use bench::{BenchArgs, DrafterSpec};
 pub use check_head::CheckHeadArgs;
 pub use convert::{ConvertArgs, FormatArg};
 pub use error::Usage;
@@ -48,7 +50,8 @@ use crate::text::is_guarded;
 /// Runs a command line, the program's name first. Exit status: 0; 1 for a failed run, a failed
 /// request in it, or a judgement or check that failed; 2 for wrong usage; 3 for one that is undecided. What went wrong is one line on stderr.
 pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
-    let cli = match Cli::try_parse_from(args) {
+    let line: Vec<OsString> = args.into_iter().collect();
+    let cli = match Cli::try_parse_from(&line) {
         Ok(cli) => cli,
         Err(error) if !error.use_stderr() => {
             // Help or version; if nobody reads it, nothing is lost.
@@ -77,6 +80,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     }));
     let done = match &cli.command {
         Command::Generate(args) => generate::run(args).map(|well| u8::from(!well)),
+        Command::Bench(args) => bench::run(args, &line).map(|()| 0),
         Command::Inspect(args) => inspect::run(args).map(|()| 0),
         Command::Judge(args) => judge::run(args),
         Command::CheckHead(args) => check_head::run(args),

@@ -111,7 +111,8 @@ impl Opened {
         config.layers * config.kv_width() * 2 * size_of::<f32>()
     }
 
-    fn load(&self, setup: &Setup) -> Result<Arc<dyn Target>> {
+    /// Loads the weights for a setup.
+    pub(super) fn load(&self, setup: &Setup) -> Result<Arc<dyn Target>> {
         let options = LoadOptions {
             dtype: setup.dtype.into(),
             head_dtype: Some(setup.head_dtype.into()),
@@ -263,13 +264,19 @@ impl Models {
     /// Loads the weights: the target, and the draft model or head beside it.
     pub(super) fn load(&self, setup: &Setup) -> Result<Loaded> {
         let target = self.target.load(setup)?;
-        let guesser = match setup.drafter {
+        let guesser = self.guesser(setup, &target)?;
+        Ok(self.with(setup, target, guesser))
+    }
+
+    /// Loads what guesses for a target that is loaded.
+    pub(super) fn guesser(&self, setup: &Setup, target: &Arc<dyn Target>) -> Result<Guesser> {
+        Ok(match setup.drafter {
             DrafterKind::None => Guesser::None,
             DrafterKind::Ngram => Guesser::Ngram,
             DrafterKind::Script => Guesser::Script(self.script.clone().unwrap_or_default()),
             DrafterKind::Model => Guesser::Model(match &self.draft {
                 Some(draft) => draft.load(setup)?,
-                None => Arc::clone(&target),
+                None => Arc::clone(target),
             }),
             DrafterKind::Eagle => {
                 let head = self.head.as_ref().context("the head was not opened")?;
@@ -277,17 +284,21 @@ impl Models {
                     threads: Some(setup.threads),
                     ..LoadOptions::default()
                 };
-                let head = Head::load(head, Arc::clone(&target), &options)?;
+                let head = Head::load(head, Arc::clone(target), &options)?;
                 Guesser::Head(Arc::new(head))
             }
-        };
-        Ok(Loaded {
+        })
+    }
+
+    /// A loaded target and guesser, with the caches and trees of `setup`.
+    pub(super) fn with(&self, setup: &Setup, target: Arc<dyn Target>, guesser: Guesser) -> Loaded {
+        Loaded {
             target,
             guesser,
             kv_tokens: self.kv_tokens + self.draft_rows,
             topk: topk(setup),
             chunk: setup.prefill_chunk,
-        })
+        }
     }
 }
 
@@ -302,9 +313,9 @@ pub(super) struct Loaded {
     chunk: usize,
 }
 
-/// What guesses, loaded.
-#[derive(Debug)]
-enum Guesser {
+/// What guesses, loaded. Clones share the weights.
+#[derive(Clone, Debug)]
+pub(super) enum Guesser {
     None,
     Ngram,
     Script(Script),

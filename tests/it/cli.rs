@@ -1,5 +1,6 @@
 //! The command line, run as a program on tiny checkpoints.
 
+pub(crate) mod bench;
 mod chat;
 mod check_head;
 mod convert;
@@ -79,10 +80,10 @@ fn file(name: &str) -> PathBuf {
 
 /// What a run of the program gave.
 #[derive(Debug)]
-struct Ran {
-    code: i32,
-    out: String,
-    err: String,
+pub(crate) struct Ran {
+    pub(crate) code: i32,
+    pub(crate) out: String,
+    pub(crate) err: String,
 }
 
 impl Ran {

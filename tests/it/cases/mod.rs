@@ -12,6 +12,7 @@
 //! | 3, 4, 20, 38, 51 | `eagle_law`: that the tokens are the target's whatever heads draft |
 //! | 26, 29 to 32 | `eagle_reading`: norms and taps of heads in files |
 //! | 39 to 46 | `eagle_formats`: the files of heads |
+//! | 35, 36, 56, 60 to 65 | `measuring`: what is measured, and what the numbers are called |
 //!
 //! Laws are tested on N = 4,000 choices at alpha = 1e-6, which over four cells sees a total variation
 //! of 0.08 with probability 0.99; a wrong law that a case quotes is farther away, and excluded by name.
@@ -24,6 +25,7 @@ mod eagle_formats;
 mod eagle_law;
 mod eagle_reading;
 mod formats;
+mod measuring;
 mod sampling;
 mod semantics;
 mod stopping;

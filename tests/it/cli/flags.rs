@@ -212,7 +212,14 @@ pub(crate) fn no_flag_is_left_out() {
         .collect();
     assert_eq!(
         names,
-        ["generate", "inspect", "judge", "check-head", "convert"]
+        [
+            "generate",
+            "bench",
+            "inspect",
+            "judge",
+            "check-head",
+            "convert"
+        ]
     );
 }
 
@@ -565,7 +572,7 @@ fn wrong_usage_is_one_line_that_names_the_flag() {
         refused(&ran, 2, parts);
     }
     refused(&generate(&["--prompt", "x"]), 2, &["--model"]);
-    refused(&eyrie(&["bench"]), 2, &["bench"]);
+    refused(&eyrie(&["distill"]), 2, &["distill"]);
     refused(&eyrie(&["inspect"]), 2, &["PATH"]);
 }
 
