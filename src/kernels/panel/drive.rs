@@ -125,7 +125,7 @@ impl<F: Panel> Task<'_, F> {
 
 /// Columns whose products are added up before they are added to the sum: rounding errors grow with these
 /// and with their number, not with the width.
-const RUN: usize = 32;
+const RUN: usize = 8;
 
 /// Column by column, run by run.
 #[inline(always)]
