@@ -9,7 +9,7 @@ use eyrie::{
     TokenId,
     sample::{Fault, History, Processor},
 };
-use llguidance::{Matcher, api::StopReason, toktrie::SimpleVob};
+use llguidance::{Matcher, toktrie::SimpleVob};
 
 use crate::custom::guarded;
 
@@ -89,7 +89,12 @@ impl Position {
     /// True at the end of what the grammar describes; an error if it stopped for another reason.
     fn has_ended(&self) -> anyhow::Result<bool> {
         let reason = self.matcher.stop_reason();
-        anyhow::ensure!(reason.is_ok(), "{reason}");
+        anyhow::ensure!(
+            reason.is_ok(),
+            self.matcher
+                .get_error()
+                .unwrap_or_else(|| reason.to_string())
+        );
         Ok(self.matcher.is_stopped())
     }
 }
@@ -109,10 +114,9 @@ impl Grammar {
         let mask = match after {
             Ok(mask) => mask.filter(|_| spoken.is_none()),
             Err(error) => {
-                let reason = match at.matcher.stop_reason() {
-                    StopReason::InternalError | StopReason::NotStopped => error.to_string(),
-                    reason => reason.to_string(),
-                };
+                let text = error.to_string();
+                let reason = text.lines().find(|line| !line.trim().is_empty());
+                let reason = reason.unwrap_or("no token fits").to_owned();
                 at.matcher = self.begin.deep_clone();
                 at.fed.clear();
                 anyhow::bail!("the grammar cannot go on: {reason}");
