@@ -63,8 +63,8 @@ impl fmt::Debug for Grammar {
 
 impl Position {
     /// Moves behind `tokens` and gives what may follow; none if the grammar does not allow them, or has
-    /// ended.
-    fn after(&mut self, tokens: &[TokenId]) -> anyhow::Result<Option<SimpleVob>> {
+    /// ended. The first `said` of them are output, which its masks allowed.
+    fn after(&mut self, tokens: &[TokenId], said: usize) -> anyhow::Result<Option<SimpleVob>> {
         let same = self
             .fed
             .iter()
@@ -74,7 +74,14 @@ impl Position {
         self.matcher.rollback(self.fed.len() - same)?;
         self.fed.truncate(same);
         for &token in &tokens[same..] {
-            if self.has_ended()? || self.matcher.try_consume_tokens(&[token])? == 0 {
+            if self.has_ended()? {
+                return Ok(None);
+            }
+            if self.matcher.try_consume_tokens(&[token])? == 0 {
+                anyhow::ensure!(
+                    self.fed.len() >= said,
+                    "token {token} was allowed and is not"
+                );
                 return Ok(None);
             }
             self.fed.push(token);
@@ -83,7 +90,19 @@ impl Position {
             return Ok(None);
         }
         let mask = self.matcher.compute_mask()?;
-        Ok((!self.has_ended()?).then_some(mask))
+        if self.has_ended()? {
+            return Ok(None);
+        }
+        // Forced bytes that no token has are spelt with the unknown token.
+        if let (1, Some(forced)) = (mask.num_set(), mask.first_bit_set()) {
+            let forced = TokenId::try_from(forced)?;
+            let eos = self.matcher.tok_env()?.tok_trie().eos_token();
+            anyhow::ensure!(
+                forced == eos || self.matcher.validate_tokens(&[forced])? == 1,
+                "no token has the bytes that follow"
+            );
+        }
+        Ok(Some(mask))
     }
 
     /// True at the end of what the grammar describes; an error if it stopped for another reason.
@@ -110,7 +129,8 @@ impl Grammar {
         let path = [history.output(), history.path].concat();
         let spoken = path.iter().position(|token| self.ends.contains(token));
         let mut at = self.lock();
-        let after = at.after(&path[..spoken.unwrap_or(path.len())]);
+        let before = &path[..spoken.unwrap_or(path.len())];
+        let after = at.after(before, history.output().len());
         let mask = match after {
             Ok(mask) => mask.filter(|_| spoken.is_none()),
             Err(error) => {
