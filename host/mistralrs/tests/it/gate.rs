@@ -122,7 +122,7 @@ async fn origins() {
     for wrong in ["*", "ours", "http://", "http://ours/", "http://a\nb"] {
         let wrong = [wrong.to_owned()];
         let refused = serve::router(Arc::clone(&host.host), Arc::clone(&metrics), &wrong).await;
-        let error = refused.err().expect("it is refused").to_string();
+        let error = refused.expect_err("it is refused").to_string();
         assert!(error.starts_with("origin "), "{error}");
     }
 }

@@ -164,6 +164,21 @@ async fn requests_that_are_refused_by_name() {
     });
     let answer = bench.case("an image", image).await;
     assert!(answer.reason().contains("images"), "{answer:?}");
+    let part = [("type".to_owned(), json!("image_url"))];
+    let message = [
+        ("role".to_owned(), Either::Left("user".to_owned())),
+        (
+            "content".to_owned(),
+            Either::Right(vec![part.into_iter().collect()]),
+        ),
+    ];
+    let part = of(RequestMessage::Chat {
+        messages: vec![message.into_iter().collect()],
+        enable_thinking: None,
+        reasoning_effort: None,
+    });
+    let answer = bench.case("a part of a message", part).await;
+    assert!(answer.reason().contains("images: image_url"), "{answer:?}");
     bench.is_empty().await;
 }
 
