@@ -10,6 +10,9 @@ use candle_core::{Device, Tensor};
 use eyrie::sample::{Fault, History, Processor};
 use mistralrs_core::CustomLogitsProcessor;
 
+/// Most characters of a foreign reason.
+const LONGEST: usize = 200;
+
 /// The host's processors see `f32` scores after bias and penalties, before the temperature, as its own
 /// sampler shows them.
 pub(crate) struct Custom(pub(crate) Arc<dyn CustomLogitsProcessor>);
@@ -43,7 +46,7 @@ impl Processor for Custom {
 /// ends the request that brought it.
 ///
 /// # Errors
-/// What went wrong, with `name` before it.
+/// The first line of what went wrong, with `name` before it.
 pub(crate) fn guarded<T>(name: &str, run: impl FnOnce() -> anyhow::Result<T>) -> Result<T, Fault> {
     let reason = match catch_unwind(AssertUnwindSafe(run)) {
         Ok(Ok(done)) => return Ok(done),
@@ -54,5 +57,12 @@ pub(crate) fn guarded<T>(name: &str, run: impl FnOnce() -> anyhow::Result<T>) ->
             format!("panicked: {}", text.unwrap_or("without a text"))
         }
     };
-    Err(Fault::Refused(format!("{name}: {reason}").into()))
+    let line: String = reason
+        .lines()
+        .next()
+        .into_iter()
+        .flat_map(str::chars)
+        .take(LONGEST)
+        .collect();
+    Err(Fault::Refused(format!("{name}: {line}").into()))
 }

@@ -9,6 +9,7 @@ mod asked;
 mod chunks;
 mod counters;
 mod custom;
+mod gate;
 mod grammar;
 mod loader;
 pub mod metrics;

@@ -132,15 +132,22 @@ impl EyrieLoader {
     /// A pipeline called `name`; the first loads the models.
     ///
     /// # Errors
-    /// What `eyrie generate` refuses of its flags and files; a model without a tokenizer.
+    /// What `eyrie generate` refuses of its flags and files; a model without a tokenizer; a name that
+    /// cannot be a label of `/metrics`: printable ASCII without `"` and `\`.
     pub fn pipeline(
         &self,
         name: impl Into<String>,
         speculate: bool,
     ) -> Result<Arc<Mutex<EyriePipeline>>> {
+        let name = name.into();
+        let printable = |byte: u8| matches!(byte, b' '..=b'~') && byte != b'"' && byte != b'\\';
+        ensure!(
+            !name.is_empty() && name.bytes().all(printable),
+            "model name {name:?} (--name): printable ASCII without quotes and backslashes is accepted"
+        );
         let loaded = self.load()?;
         Ok(Arc::new(Mutex::new(EyriePipeline::new(Parts {
-            name: name.into(),
+            name,
             speculate,
             seed: self.options.seed,
             runner: loaded.runner.clone(),

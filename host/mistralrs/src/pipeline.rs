@@ -22,15 +22,22 @@ use mistralrs_core::{
     },
 };
 use tokenizers::Tokenizer;
+use tokio::sync::mpsc::error::TrySendError;
 
 use crate::{
     asked::{self, Circumstances},
     chunks::Alone,
-    counters,
+    counters, grammar,
     metrics::Metrics,
     prompts::Prompts,
-    runner::{Batch, Shared, Token},
+    runner::{Outbox, Shared, Token},
 };
+
+/// Free places in a client's channel below which a token waits: one token may be more than one message.
+const ROOM: usize = 8;
+
+/// How long a client may leave its channel full: it has a place in every step.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// What a pipeline is made of.
 pub(crate) struct Parts {
@@ -99,18 +106,13 @@ impl EyriePipeline {
 
     /// Drops what belongs to `seq`; after a prompt step it must be told again that it has ended.
     fn forget(&self, seq: &mut Sequence, step: &Step<'_>) {
-        let owner = seq.sampler();
+        let owner = Arc::downgrade(&seq.sampler());
+        let key = key(&owner);
         let mut known = self.known();
-        let handle = known.remove(&key(&owner)).and_then(|known| known.handle);
+        let handle = known.remove(&key).and_then(|known| known.handle);
         if step.is_prompt {
-            let owner = Arc::downgrade(&owner);
-            known.insert(
-                key_of(&owner),
-                Known {
-                    owner,
-                    handle: None,
-                },
-            );
+            let handle = None;
+            known.insert(key, Known { owner, handle });
         }
         drop(known);
         if let Some(handle) = handle {
@@ -119,11 +121,12 @@ impl EyriePipeline {
     }
 
     /// The engine's name of a sequence that goes on; one that is new is submitted. `None`: it has ended.
-    async fn meet(&self, seq: &mut Sequence, step: &Step<'_>) -> Option<RequestHandle> {
-        let owner = seq.sampler();
-        let known = self.known().get(&key(&owner)).map(|known| known.handle);
+    fn meet(&self, seq: &mut Sequence, step: &Step<'_>) -> Option<RequestHandle> {
+        let owner = Arc::downgrade(&seq.sampler());
+        let key = key(&owner);
+        let known = self.known().get(&key).map(|known| known.handle);
         if known == Some(None) {
-            self.known().remove(&key(&owner));
+            self.known().remove(&key);
             seq.set_state(SequenceState::Done(StopReason::Canceled));
             return None;
         }
@@ -137,14 +140,12 @@ impl EyriePipeline {
         }
         match self.submit(seq, step) {
             Ok(handle) => {
-                let owner = Arc::downgrade(&owner);
                 let handle = Some(handle);
-                self.known().insert(key_of(&owner), Known { owner, handle });
+                self.known().insert(key, Known { owner, handle });
                 handle
             }
             Err(reason) => {
-                self.fail(seq, step, Response::ValidationError(reason.into()))
-                    .await;
+                self.fail(seq, step, Response::ValidationError(reason.into()));
                 None
             }
         }
@@ -179,67 +180,108 @@ impl EyriePipeline {
     }
 
     /// Passes of the engine until each of `asked` has something, if it has to (`now`), else one if some
-    /// lack it.
-    fn advance(&self, asked: &[RequestHandle], now: &[RequestHandle]) {
+    /// lack it. One that waits for its client lacks nothing. True if there was a pass.
+    fn advance(&self, asked: &[RequestHandle], now: &[RequestHandle]) -> bool {
         let mut runner = self.parts.runner.lock();
-        if asked.iter().any(|handle| runner.lacks(*handle)) {
+        let lack = asked.iter().any(|handle| runner.lacks(*handle));
+        if lack {
             runner.step();
         }
         while now.iter().any(|handle| runner.lacks(*handle)) {
             runner.step();
         }
+        lack
     }
 
-    /// Tells the host what the engine has for a sequence.
+    /// Tells the host what the engine has for a sequence, as far as its client has room for it. True if
+    /// the rest waits.
     async fn deliver(
         &self,
         prefix_cacher: &mut PrefixCacheManagerV2,
         seq: &mut Sequence,
         handle: RequestHandle,
         step: &Step<'_>,
-    ) -> Result<()> {
-        let outbox = self.parts.runner.lock().take(handle);
-        for Batch { tokens, round } in outbox.batches {
-            for (index, token) in tokens.into_iter().enumerate() {
-                let round = round.as_ref().map(|round| (round, index));
-                self.parts.metrics.token(&self.parts.name, round);
-                if let Some(usage) = &mut seq.get_mut_group().speculative {
-                    usage.completion_tokens += 1;
-                    if let Some((round, index)) = round {
-                        counters::count(usage, round, index);
-                    }
-                }
-                self.add(prefix_cacher, seq, token, step).await?;
-                if has_ended(seq) {
-                    self.forget(seq, step);
-                    return Ok(());
+    ) -> bool {
+        let last = has_ended(seq);
+        let mut outbox = self.parts.runner.lock().take(handle);
+        while let Some(batch) = outbox.batches.front_mut() {
+            if batch.tokens.is_empty() {
+                outbox.batches.pop_front();
+                continue;
+            }
+            if !has_room(seq) {
+                return self.hold(seq, handle, outbox, step, last);
+            }
+            let Some(token) = batch.tokens.pop_front() else {
+                continue;
+            };
+            let round = batch.round.as_ref().map(|round| (round, batch.taken));
+            batch.taken += 1;
+            self.parts.metrics.token(&self.parts.name, round);
+            if let Some(usage) = &mut seq.get_mut_group().speculative {
+                usage.completion_tokens += 1;
+                if let Some((round, index)) = round {
+                    counters::count(usage, round, index);
                 }
             }
+            if let Err(reason) = self.add(prefix_cacher, seq, token, step).await {
+                self.fail(seq, step, Response::InternalError(reason.into()));
+            }
+            if has_ended(seq) {
+                self.forget(seq, step);
+                return false;
+            }
         }
+        self.parts.runner.lock().flows(handle);
         let reason = match outbox.end {
-            None => return Ok(()),
+            None => return false,
             Some(Err(reason)) => reason,
             Some(Ok(reason)) => format!("the engine ended ({reason:?}) where the host goes on"),
         };
-        self.fail(seq, step, Response::InternalError(reason.into()))
-            .await;
-        Ok(())
+        let of_grammar = reason.starts_with(grammar::NAME) && seq.logprobs().is_empty();
+        let response = if of_grammar {
+            Response::ValidationError(reason.into())
+        } else {
+            Response::InternalError(reason.into())
+        };
+        self.fail(seq, step, response);
+        false
     }
 
-    /// Appends one token to the host's sequence. A client that has gone, or a text that the host cannot
-    /// take, ends this sequence alone.
+    /// Keeps what the client of a sequence has no room for; one that the host takes away now (`last`), or
+    /// whose client has not read for too long, ends without it. True if it waits.
+    fn hold(
+        &self,
+        seq: &mut Sequence,
+        handle: RequestHandle,
+        rest: Outbox,
+        step: &Step<'_>,
+        last: bool,
+    ) -> bool {
+        let waited = self.parts.runner.lock().put_back(handle, rest);
+        if !last && waited < PATIENCE {
+            return true;
+        }
+        tracing::warn!("request {}: its client does not read", seq.id());
+        self.forget(seq, step);
+        seq.set_state(SequenceState::Error);
+        false
+    }
+
+    /// Appends one token to the host's sequence. A client that has gone ends it.
+    ///
+    /// # Errors
+    /// If the host cannot take the token: it ends this sequence alone.
     async fn add(
         &self,
         prefix_cacher: &mut PrefixCacheManagerV2,
         seq: &mut Sequence,
         (token, logprob): Token,
         step: &Step<'_>,
-    ) -> Result<()> {
+    ) -> std::result::Result<(), String> {
         let text = |id: u32| {
-            self.parts
-                .tokenizer
-                .decode(&[id], false)
-                .map_err(candle_core::Error::msg)
+            let decoded = self.parts.tokenizer.decode(&[id], false);
+            decoded.map_err(|error| format!("token {id}: {error}"))
         };
         let logprobs = self.logprobs(seq, token, logprob, &text)?;
         mend_text(seq);
@@ -250,18 +292,15 @@ impl EyriePipeline {
         if let Some(alone) = alone {
             alone.end(seq);
         }
-        let reason = match added {
-            Ok(Ok(())) => return Ok(()),
+        match added {
+            Ok(Ok(())) => Ok(()),
             Ok(Err(_)) if seq.responder().is_closed() => {
                 seq.set_state(SequenceState::Done(StopReason::Canceled));
-                return Ok(());
+                Ok(())
             }
-            Ok(Err(error)) => error.to_string(),
-            Err(_) => "the host panicked over a token".to_owned(),
-        };
-        self.fail(seq, step, Response::InternalError(reason.into()))
-            .await;
-        Ok(())
+            Ok(Err(error)) => Err(error.to_string()),
+            Err(_) => Err("the host panicked over a token".to_owned()),
+        }
     }
 
     /// The host's record of a token: natural logarithms of the law it was chosen by.
@@ -270,8 +309,8 @@ impl EyriePipeline {
         seq: &Sequence,
         token: u32,
         logprob: Option<Logprob>,
-        text: &dyn Fn(u32) -> Result<String>,
-    ) -> Result<Logprobs> {
+        text: &dyn Fn(u32) -> std::result::Result<String, String>,
+    ) -> std::result::Result<Logprobs, String> {
         #[expect(clippy::cast_possible_truncation, reason = "the host reports f32")]
         let narrow = |x: f64| x as f32;
         let top = logprob.as_ref().map_or(&[][..], |logprob| &logprob.top[..]);
@@ -282,7 +321,7 @@ impl EyriePipeline {
                 bytes: Some(text(id)?),
             })
         });
-        let top = top.collect::<Result<Vec<_>>>()?;
+        let top = top.collect::<std::result::Result<Vec<_>, String>>()?;
         Ok(Logprobs {
             token,
             logprob: logprob.map_or(0.0, |logprob| narrow(logprob.logprob)),
@@ -291,10 +330,19 @@ impl EyriePipeline {
         })
     }
 
-    /// Ends one sequence with a message to its client.
-    async fn fail(&self, seq: &mut Sequence, step: &Step<'_>, response: Response) {
-        if seq.responder().send(response).await.is_err() {
-            tracing::warn!("request {}: the client has gone", seq.id());
+    /// Ends one sequence with a message to its client, which is not waited for.
+    fn fail(&self, seq: &mut Sequence, step: &Step<'_>, response: Response) {
+        let (id, responder) = (*seq.id(), seq.responder());
+        match responder.try_send(response) {
+            Ok(()) => {}
+            Err(TrySendError::Full(response)) => {
+                tokio::spawn(async move {
+                    if responder.send_timeout(response, PATIENCE).await.is_err() {
+                        tracing::warn!("request {id}: its client does not read");
+                    }
+                });
+            }
+            Err(TrySendError::Closed(_)) => tracing::warn!("request {id}: the client has gone"),
         }
         self.forget(seq, step);
         seq.set_state(SequenceState::Error);
@@ -309,29 +357,34 @@ fn has_ended(seq: &Sequence) -> bool {
     )
 }
 
-fn key(owner: &Arc<Sampler>) -> usize {
-    Arc::as_ptr(owner).addr()
+fn key(owner: &Weak<Sampler>) -> usize {
+    owner.as_ptr().addr()
 }
 
-fn key_of(owner: &Weak<Sampler>) -> usize {
-    owner.as_ptr().addr()
+/// True if the client reads: there is room in its channel for what a token sends.
+fn has_room(seq: &Sequence) -> bool {
+    let responder = seq.responder();
+    responder.capacity() >= ROOM.min(responder.max_capacity())
 }
 
 /// The host searches stop strings in bytes and cuts the text with replacement characters at the place
 /// it found: where bytes that are no text come before one, it would cut inside a character, or panic.
 /// With the replacements in the bytes both are the same place.
 fn mend_text(seq: &mut Sequence) {
+    if seq.stop_strings().is_empty() || std::str::from_utf8(seq.completion_bytes()).is_ok() {
+        return;
+    }
+    if seq.get_mut_group().is_streaming {
+        return;
+    }
     let found = seq.stop_strings().iter().any(|stop| {
         let bytes = seq.completion_bytes();
         bytes
             .windows(stop.len().max(1))
             .any(|window| window == stop.as_bytes())
     });
-    if !found || seq.get_mut_group().is_streaming {
-        return;
-    }
-    let bytes = seq.completion_bytes_mut();
-    if std::str::from_utf8(bytes).is_err() {
+    if found {
+        let bytes = seq.completion_bytes_mut();
         *bytes = String::from_utf8_lossy(bytes).into_owned().into_bytes();
     }
 }
@@ -371,21 +424,25 @@ impl Pipeline for EyriePipeline {
             ) {
                 let reason =
                     "PagedAttention: Eyrie holds keys and values itself; use DefaultScheduler";
-                this.fail(seq, &step, Response::ValidationError(reason.into()))
-                    .await;
+                this.fail(seq, &step, Response::ValidationError(reason.into()));
                 continue;
             }
-            if let Some(handle) = this.meet(seq, &step).await {
+            if let Some(handle) = this.meet(seq, &step) {
                 asked.push((at, handle));
                 // The host takes a sequence that it has ended away after this step.
                 now.extend(has_ended(seq).then_some(handle));
             }
         }
         let handles: Vec<_> = asked.iter().map(|(_, handle)| *handle).collect();
-        this.advance(&handles, &now);
+        let mut idle = !this.advance(&handles, &now) && !asked.is_empty();
         for (at, handle) in asked {
-            this.deliver(prefix_cacher, input_seqs[at], handle, &step)
-                .await?;
+            idle &= this
+                .deliver(prefix_cacher, input_seqs[at], handle, &step)
+                .await;
+        }
+        if idle {
+            // Nobody reads: the host's loop would spin.
+            tokio::time::sleep(Duration::from_millis(1)).await;
         }
         Ok(clock.elapsed())
     }

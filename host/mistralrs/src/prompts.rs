@@ -14,6 +14,8 @@ use mistralrs_core::{
 };
 use serde_json::{Value, json};
 
+use crate::gate::medium;
+
 /// The host's form of a chat template. Of a model directory the rest of `tokenizer_config.json` comes
 /// with it, for the tokens that a template may name.
 ///
@@ -57,6 +59,15 @@ impl Processor for Prompts {
         reasoning_effort: Option<ReasoningEffort>,
         tools: Vec<Tool>,
     ) -> Result<(Vec<u32>, String)> {
+        let parts = messages.iter().flat_map(|message| message.values());
+        let mut parts = parts
+            .filter_map(|content| content.as_ref().right())
+            .flatten();
+        if let Some(reason) = parts
+            .find_map(|part| medium(|key| part.get(key)?.as_str(), |key| part.contains_key(key)))
+        {
+            bail!(reason);
+        }
         let (ids, text) = BasicProcessor.process(
             pipeline,
             messages,

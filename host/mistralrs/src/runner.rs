@@ -3,7 +3,7 @@
 use std::{
     collections::{HashMap, VecDeque},
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use eyrie::{
@@ -26,6 +26,8 @@ pub(crate) struct Batch {
     pub(crate) tokens: VecDeque<Token>,
     /// The round they came from; none for the prompt's.
     pub(crate) round: Option<RoundTrace>,
+    /// Tokens of the round that the host has taken.
+    pub(crate) taken: usize,
 }
 
 /// What a sequence has been given and the host has not taken.
@@ -56,6 +58,8 @@ pub struct Held {
 struct Entry {
     owner: Weak<Sampler>,
     outbox: Outbox,
+    /// Since when its client has had no room for what is in the outbox.
+    held: Option<Instant>,
 }
 
 /// The engine with the outboxes of its requests.
@@ -98,7 +102,15 @@ impl Runner {
             .submit(request)
             .map_err(|error| error.to_string())?;
         let outbox = Outbox::default();
-        self.entries.insert(handle, Entry { owner, outbox });
+        let held = None;
+        self.entries.insert(
+            handle,
+            Entry {
+                owner,
+                outbox,
+                held,
+            },
+        );
         Ok(handle)
     }
 
@@ -135,6 +147,25 @@ impl Runner {
             .unwrap_or_default()
     }
 
+    /// Puts back, before what has come since, what the client has no room for; for how long it has had
+    /// none.
+    pub(crate) fn put_back(&mut self, handle: RequestHandle, mut rest: Outbox) -> Duration {
+        let Some(entry) = self.entries.get_mut(&handle) else {
+            return Duration::ZERO;
+        };
+        rest.batches.append(&mut entry.outbox.batches);
+        rest.end = rest.end.or(entry.outbox.end.take());
+        entry.outbox = rest;
+        entry.held.get_or_insert_with(Instant::now).elapsed()
+    }
+
+    /// Notes that the client takes what it is given.
+    pub(crate) fn flows(&mut self, handle: RequestHandle) {
+        if let Some(entry) = self.entries.get_mut(&handle) {
+            entry.held = None;
+        }
+    }
+
     /// True if there is nothing for the host to take yet.
     pub(crate) fn lacks(&self, handle: RequestHandle) -> bool {
         let entry = self.entries.get(&handle);
@@ -166,6 +197,7 @@ impl Runner {
                         Batch {
                             tokens,
                             round: Some(trace),
+                            taken: 0,
                         },
                     );
                 }
@@ -176,6 +208,7 @@ impl Runner {
                         Batch {
                             tokens,
                             round: None,
+                            taken: 0,
                         },
                     );
                     let end = match (report.finish_reason, report.error) {
@@ -194,6 +227,7 @@ impl Runner {
                 Batch {
                     tokens,
                     round: None,
+                    taken: 0,
                 },
             );
         }

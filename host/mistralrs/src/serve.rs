@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use anyhow::{Result, anyhow};
+use anyhow::{Result, anyhow, bail};
 use axum::{
     Json, Router,
     extract::{DefaultBodyLimit, State},
-    http::header,
+    http::{HeaderValue, Method, header},
+    middleware,
     routing::{get, post},
 };
 use mistralrs_core::{AddModelConfig, EngineConfig, MistralRs, MistralRsBuilder};
@@ -16,14 +17,16 @@ use mistralrs_server_core::{
     mistralrs_server_router_builder::MistralRsServerRouterBuilder,
     openai::CompletionRequest,
 };
+use tower_http::cors::CorsLayer;
 
-use crate::{EyrieLoader, metrics::Metrics};
+use crate::{
+    EyrieLoader,
+    gate::{MOST_BYTES, gate},
+    metrics::Metrics,
+};
 
 /// Ending of the model name under which the same weights decode without speculation.
 pub const PLAIN: &str = "-plain";
-
-/// Most bytes of a completion's request, as of the server's other routes.
-const MOST_BYTES: usize = 50 << 20;
 
 /// The media type of the OpenMetrics text format.
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -73,19 +76,40 @@ async fn add_one(
 }
 
 /// The server's routes, with `/metrics` for these counters; loaders that serve one host share theirs
-/// ([`EyrieLoader::with_metrics`]).
+/// ([`EyrieLoader::with_metrics`]). Of the host's own only those that decode text, list models or tell
+/// the health are served. Pages of `origins` (`https://example.org`) may read the answers.
 ///
 /// # Errors
-/// If the host's routes cannot be made.
-pub async fn router(host: Arc<MistralRs>, metrics: Arc<Metrics>) -> Result<Router> {
+/// If an origin is none; if the host's routes cannot be made.
+pub async fn router(
+    host: Arc<MistralRs>,
+    metrics: Arc<Metrics>,
+    origins: &[String],
+) -> Result<Router> {
+    let cors = CorsLayer::new()
+        .allow_methods([Method::GET, Method::POST, Method::DELETE])
+        .allow_headers([header::CONTENT_TYPE, header::AUTHORIZATION])
+        .allow_origin(origins.iter().map(origin).collect::<Result<Vec<_>>>()?);
     let told = move || async move { ([(header::CONTENT_TYPE, OPEN_METRICS)], metrics.text()) };
-    let builder = MistralRsServerRouterBuilder::new().with_mistralrs(Arc::clone(&host));
+    let builder = MistralRsServerRouterBuilder::new()
+        .with_allowed_origins(Vec::new())
+        .with_mistralrs(Arc::clone(&host));
     let own = Router::new()
         .route("/v1/completions", post(complete))
         .layer(DefaultBodyLimit::max(MOST_BYTES))
         .with_state(host)
         .route("/metrics", get(told));
-    Ok(own.fallback_service(builder.build().await?))
+    let all = own.fallback_service(builder.build().await?);
+    Ok(all.layer(middleware::from_fn(gate)).layer(cors))
+}
+
+/// An origin as browsers write it.
+fn origin(text: &String) -> Result<HeaderValue> {
+    let host = text.split_once("://").map_or("", |(_, host)| host);
+    match HeaderValue::from_str(text) {
+        Ok(value) if !host.is_empty() && !host.contains(['/', '*', ' ']) => Ok(value),
+        _ => bail!("origin {text:?}: scheme, host and port, as https://example.org:8080"),
+    }
 }
 
 /// The server's own handler sends every completion to the default model, whatever model it names.

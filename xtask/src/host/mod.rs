@@ -95,7 +95,7 @@ pub fn run(job: Option<&HostJob>) -> Result<()> {
 
 fn run_program(folders: &Folders, name: &str) -> Command {
     let mut cargo = folders.cargo("run", &folders.patched());
-    cargo.args(["--release", "--quiet", "--bin", name, "--"]);
+    cargo.args(["--release", "--bin", name, "--"]);
     cargo
 }
 

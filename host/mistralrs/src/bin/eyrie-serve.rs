@@ -1,6 +1,6 @@
 //! mistral.rs' OpenAI server, decoding with Eyrie.
 
-use std::{net::IpAddr, process::ExitCode};
+use std::{io::Write, net::IpAddr, process::ExitCode};
 
 use anyhow::{Context, Result};
 use clap::Parser;
@@ -24,6 +24,9 @@ struct Args {
     /// Port to listen on; 0 lets the system choose
     #[arg(long, default_value_t = 1234)]
     port: u16,
+    /// Origin whose pages may read the answers, as https://example.org; may be repeated
+    #[arg(long, value_name = "ORIGIN")]
+    allow_origin: Vec<String>,
 }
 
 fn main() -> ExitCode {
@@ -37,7 +40,9 @@ fn main() -> ExitCode {
     match runtime.and_then(|runtime| runtime.block_on(run(args))) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("error: {error:#}");
+            let text = format!("{error:#}");
+            let lines: Vec<_> = text.split_whitespace().collect();
+            let _ = writeln!(std::io::stderr(), "error: {}", lines.join(" "));
             ExitCode::FAILURE
         }
     }
@@ -52,8 +57,10 @@ async fn run(args: Args) -> Result<()> {
         .await
         .with_context(about)?;
     let host = serve::start(&loader, &name).await?;
-    let router = serve::router(host, loader.metrics()).await?;
-    println!(
+    let router = serve::router(host, loader.metrics(), &args.allow_origin).await?;
+    // Whoever started it may not listen.
+    let _ = writeln!(
+        std::io::stdout(),
         "http://{}/v1 serves {name} and {name}{}",
         listener.local_addr()?,
         serve::PLAIN

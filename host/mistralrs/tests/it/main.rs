@@ -2,6 +2,7 @@
 
 mod constrained;
 mod expected;
+mod gate;
 mod in_process;
 mod law;
 mod mixed;
@@ -9,4 +10,5 @@ mod models;
 mod sampling;
 mod support;
 mod survives;
+mod unread;
 mod usage;

@@ -146,7 +146,7 @@ impl Host {
 
 /// A server of `host` on a port of its own.
 pub(crate) async fn listen(host: &Arc<MistralRs>, loader: &EyrieLoader) -> SocketAddr {
-    let router = serve::router(Arc::clone(host), loader.metrics());
+    let router = serve::router(Arc::clone(host), loader.metrics(), &[]);
     let router = router.await.expect("routes");
     let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await;
     let listener = listener.expect("a port");

@@ -164,6 +164,21 @@ async fn requests_that_are_refused_by_name() {
     });
     let answer = bench.case("an image", image).await;
     assert!(answer.reason().contains("images"), "{answer:?}");
+    let part = [("type".to_owned(), json!("image_url"))];
+    let message = [
+        ("role".to_owned(), Either::Left("user".to_owned())),
+        (
+            "content".to_owned(),
+            Either::Right(vec![part.into_iter().collect()]),
+        ),
+    ];
+    let part = of(RequestMessage::Chat {
+        messages: vec![message.into_iter().collect()],
+        enable_thinking: None,
+        reasoning_effort: None,
+    });
+    let answer = bench.case("a part of a message", part).await;
+    assert!(answer.reason().contains("images: image_url"), "{answer:?}");
     bench.is_empty().await;
 }
 
@@ -288,6 +303,12 @@ async fn grammars_that_cannot_be() {
         let answer = bench.case(&format!("grammar {at}"), request).await;
         if at < 3 {
             assert!(!answer.reason().is_empty(), "grammar {at}: {answer:?}");
+        }
+        if at == 3 || at == 4 {
+            let reason = answer.reason();
+            let named = reason.starts_with("grammar: the grammar cannot go on: ");
+            let short = reason.len() < 240 && !reason.contains('\n');
+            assert!(named && short, "grammar {at}: {reason}");
         }
         assert!(!matches!(answer, Answer::Nothing), "grammar {at}");
     }
