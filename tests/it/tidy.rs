@@ -91,6 +91,7 @@ fn files(endings: &[&str]) -> BTreeMap<String, String> {
                 "models",
                 "shared",
                 "corpus",
+                "generated",
                 "artifacts",
                 "coverage",
             ]
