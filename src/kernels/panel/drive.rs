@@ -170,7 +170,8 @@ fn scaled<S: Lanes, F: Panel, const R: usize, const P: usize>(
 ) -> [[S::Sixteen; P]; R] {
     let zero = simd.splat(0.0);
     let mut acc = [[zero; P]; R];
-    for b in 0..panels[0].len() {
+    let blocks = panels[0].len();
+    for b in 0..blocks {
         for sub in 0..F::SUBS {
             let at = b * F::SUBS + sub;
             let x: [&[f32]; R] = x.map(|x| &x[at * F::SUB..][..F::SUB]);
