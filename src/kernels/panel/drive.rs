@@ -170,8 +170,8 @@ fn scaled<S: Lanes, F: Panel, const R: usize, const P: usize>(
 ) -> [[S::Sixteen; P]; R] {
     let zero = simd.splat(0.0);
     let mut acc = [[zero; P]; R];
-    let blocks = panels[0].len();
-    for b in 0..blocks {
+    for b in 0..panels[0].len() {
+        let block: [&F; P] = panels.map(|panel| &panel[b]);
         for sub in 0..F::SUBS {
             let at = b * F::SUBS + sub;
             let x: [&[f32]; R] = x.map(|x| &x[at * F::SUB..][..F::SUB]);
@@ -179,7 +179,7 @@ fn scaled<S: Lanes, F: Panel, const R: usize, const P: usize>(
             let half = if F::PAIRS { F::SUB / 2 } else { F::SUB };
             for j in 0..half {
                 for p in 0..P {
-                    let [low, high] = panels[p][b].weights(simd, sub, j);
+                    let [low, high] = block[p].weights(simd, sub, j);
                     for r in 0..R {
                         part[r][p] = simd.fma(low, simd.splat(x[r][j]), part[r][p]);
                         if F::PAIRS {
@@ -189,12 +189,12 @@ fn scaled<S: Lanes, F: Panel, const R: usize, const P: usize>(
                 }
             }
             for p in 0..P {
-                let scale = panels[p][b].scale(simd, sub);
+                let scale = block[p].scale(simd, sub);
                 for r in 0..R {
                     acc[r][p] = simd.fma(scale, part[r][p], acc[r][p]);
                 }
                 if F::SHIFTED {
-                    let shift = panels[p][b].shift(simd, sub);
+                    let shift = block[p].shift(simd, sub);
                     for r in 0..R {
                         acc[r][p] = simd.fma(shift, simd.splat(sums[r][at]), acc[r][p]);
                     }
