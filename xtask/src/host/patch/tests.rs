@@ -137,17 +137,28 @@ fn every_insertion_is_behind_the_feature() {
                 assert_eq!(insert.lines, "speculative = []\n");
                 continue;
             }
-            let mut guarded = false;
+            let (mut guarded, mut depth) = (false, 0);
             for line in insert.lines.lines().map(str::trim) {
                 let prose =
                     line.is_empty() || line.starts_with("///") || line.starts_with("#[serde");
-                if line == r#"#[cfg(feature = "speculative")]"# {
+                if depth == 0 && line == r#"#[cfg(feature = "speculative")]"# {
                     guarded = true;
-                } else if !prose {
+                } else if depth > 0 || !prose {
                     assert!(guarded, "{}: {line}", file.path.display());
-                    guarded = false;
+                    depth += nesting(line);
+                    guarded = depth > 0;
                 }
             }
+            assert_eq!(depth, 0, "{}: {}", file.path.display(), insert.lines);
         }
     }
+}
+
+/// How many brackets a line opens more than it closes.
+fn nesting(line: &str) -> i32 {
+    line.chars().fold(0, |depth, c| match c {
+        '{' | '(' | '[' => depth + 1,
+        '}' | ')' | ']' => depth - 1,
+        _ => depth,
+    })
 }
