@@ -79,6 +79,9 @@ pub enum ErrorKind {
     /// A tokenizer or chat template that cannot be used.
     #[error(transparent)]
     Text(#[from] crate::text::TextError),
+    /// Data or a head that cannot be made.
+    #[error(transparent)]
+    Train(#[from] crate::train::TrainError),
 }
 
 impl<T: Into<ErrorKind>> From<T> for Error {

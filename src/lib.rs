@@ -44,6 +44,8 @@ pub mod judge;
 
 pub mod check;
 
+pub mod train;
+
 pub mod cli;
 
 pub use error::{Error, ErrorKind, Result};

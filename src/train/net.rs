@@ -1,0 +1,161 @@
+//! The network that is trained: its shape, its weights, their gradients.
+
+use super::mat::Mat;
+use crate::{error::Result, kernels::Rope};
+
+/// Widths, and what does not change.
+#[derive(Clone, Debug)]
+pub(super) struct Form {
+    pub(super) hidden: usize,
+    /// Streams that are tapped.
+    pub(super) taps: usize,
+    pub(super) heads: usize,
+    pub(super) kv_heads: usize,
+    pub(super) head_dim: usize,
+    pub(super) intermediate: usize,
+    pub(super) eps: f32,
+    pub(super) rope: Rope,
+}
+
+/// A matrix or norm of the network; the layer is one layer wide, with embedding and stream side by side
+/// in front of its attention.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Part {
+    /// `[hidden, taps * hidden]`, over taps that were divided by their scales.
+    Fc,
+    /// `[1, hidden]`, of the embedding.
+    InputNorm,
+    /// `[1, hidden]`, of the stream.
+    HiddenNorm,
+    /// `[heads * head_dim, 2 * hidden]`
+    Q,
+    /// `[2 * kv_heads * head_dim, 2 * hidden]`: keys, then values.
+    Kv,
+    /// `[hidden, heads * head_dim]`
+    O,
+    /// `[1, hidden]`
+    PostNorm,
+    /// `[2 * intermediate, hidden]`: gates, then what they let through.
+    GateUp,
+    /// `[hidden, intermediate]`
+    Down,
+    /// `[1, hidden]`, before the output head.
+    Norm,
+}
+
+impl Part {
+    /// All of them, in the order of their numbers.
+    pub(super) const ALL: [Self; 10] = [
+        Self::Fc,
+        Self::InputNorm,
+        Self::HiddenNorm,
+        Self::Q,
+        Self::Kv,
+        Self::O,
+        Self::PostNorm,
+        Self::GateUp,
+        Self::Down,
+        Self::Norm,
+    ];
+
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Fc => "fc",
+            Self::InputNorm => "input_norm",
+            Self::HiddenNorm => "hidden_norm",
+            Self::Q => "q",
+            Self::Kv => "kv",
+            Self::O => "o",
+            Self::PostNorm => "post_norm",
+            Self::GateUp => "gate_up",
+            Self::Down => "down",
+            Self::Norm => "norm",
+        }
+    }
+}
+
+impl Form {
+    pub(super) fn q_width(&self) -> usize {
+        self.heads * self.head_dim
+    }
+
+    pub(super) fn kv_width(&self) -> usize {
+        self.kv_heads * self.head_dim
+    }
+
+    /// Rows and columns of a part.
+    pub(super) fn shape(&self, part: Part) -> (usize, usize) {
+        let (h, q, kv, mlp) = (
+            self.hidden,
+            self.q_width(),
+            self.kv_width(),
+            self.intermediate,
+        );
+        match part {
+            Part::Fc => (h, self.taps * h),
+            Part::InputNorm | Part::HiddenNorm | Part::PostNorm | Part::Norm => (1, h),
+            Part::Q => (q, 2 * h),
+            Part::Kv => (2 * kv, 2 * h),
+            Part::O => (h, q),
+            Part::GateUp => (2 * mlp, h),
+            Part::Down => (h, mlp),
+        }
+    }
+}
+
+/// The weights, by [`Part`].
+#[derive(Clone, Debug)]
+pub(super) struct Weights(Vec<Mat>);
+
+impl Weights {
+    /// The weights that `of` gives for each part.
+    pub(super) fn new(
+        form: &Form,
+        mut of: impl FnMut(Part) -> Result<Vec<f32>>,
+    ) -> Result<Self> {
+        let all = Part::ALL.into_iter().map(|part| {
+            let (rows, cols) = form.shape(part);
+            let values = of(part)?;
+            assert_eq!(values.len(), rows * cols, "values of {}", part.name());
+            Mat::new(cols, values)
+        });
+        Ok(Self(all.collect::<Result<_>>()?))
+    }
+
+    pub(super) fn get(&self, part: Part) -> &Mat {
+        &self.0[part as usize]
+    }
+
+    pub(super) fn set(&mut self, part: Part, mat: Mat) {
+        self.0[part as usize] = mat;
+    }
+}
+
+/// A gradient of every weight.
+#[derive(Clone, Debug)]
+pub(super) struct Gradients(Vec<Vec<f32>>);
+
+impl Gradients {
+    pub(super) fn zeros(form: &Form) -> Self {
+        let zeros = |part| {
+            let (rows, cols) = form.shape(part);
+            vec![0.0; rows * cols]
+        };
+        Self(Part::ALL.into_iter().map(zeros).collect())
+    }
+
+    pub(super) fn get(&self, part: Part) -> &[f32] {
+        &self.0[part as usize]
+    }
+
+    pub(super) fn get_mut(&mut self, part: Part) -> &mut [f32] {
+        &mut self.0[part as usize]
+    }
+
+    /// Adds the gradient of a linear layer whose outputs have the gradient `dy` at the inputs `x`.
+    pub(super) fn linear(&mut self, part: Part, dy: &Mat, x: &Mat) -> Result<()> {
+        let gradient = dy.t_times(x)?;
+        super::mat::add(self.get_mut(part), &gradient.view());
+        Ok(())
+    }
+}
