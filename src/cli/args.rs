@@ -9,8 +9,10 @@ use super::{
     bench::{BENCH, BenchArgs},
     check_head::{CHECK, CheckHeadArgs},
     convert::ConvertArgs,
+    distill::{DISTILL, DistillArgs},
     head_args::HeadArgs,
     request_args::RequestArgs,
+    train::{TRAIN, TrainArgs},
     tree::TreeSize,
 };
 
@@ -63,6 +65,12 @@ pub enum Command {
     CheckHead(CheckHeadArgs),
     /// Write an EAGLE head in another public format: all of it, or an error
     Convert(ConvertArgs),
+    /// Have the target answer prompts, and keep what it held at every token, to train a head on
+    #[command(after_help = DISTILL)]
+    Distill(DistillArgs),
+    /// Train a head for a target on its own answers
+    #[command(after_help = TRAIN)]
+    Train(TrainArgs),
 }
 
 /// Flags of `inspect`.

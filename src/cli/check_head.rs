@@ -250,7 +250,7 @@ fn texts(config: &Config, target: &Opened) -> Result<Vec<Text>> {
 }
 
 /// A line of prompts: a request, or a conversation's first turn.
-fn spec(line: &str, chat: bool) -> Result<RequestSpec> {
+pub(super) fn spec(line: &str, chat: bool) -> Result<RequestSpec> {
     let value: Value = serde_json::from_str(line).context("no JSON")?;
     let Some(turns) = value.get("turns") else {
         return Ok(RequestSpec::from_line(line)?);

@@ -4,10 +4,12 @@ mod args;
 mod bench;
 mod check_head;
 mod convert;
+mod distill;
 mod error;
 mod generate;
 mod head_args;
 mod inspect;
+mod interrupt;
 mod jobs;
 mod judge;
 mod models;
@@ -18,6 +20,7 @@ mod progress;
 mod request_args;
 mod session;
 mod setup;
+mod train;
 mod tree;
 
 use std::{
@@ -36,6 +39,7 @@ pub use args::{
 pub use bench::{BenchArgs, DrafterSpec};
 pub use check_head::CheckHeadArgs;
 pub use convert::{ConvertArgs, FormatArg};
+pub use distill::DistillArgs;
 pub use error::Usage;
 pub use head_args::{HeadArgs, NormOutputArg, TapsArg};
 pub use models::Opened;
@@ -43,6 +47,7 @@ pub use plan::Plan;
 pub use prepare::{Prepared, prepare};
 pub use request_args::RequestArgs;
 pub use setup::Setup;
+pub use train::{Eagle3Args, HeadTypeArg, TrainArgs, TrainWhat};
 pub use tree::TreeSize;
 
 use crate::text::is_guarded;
@@ -85,6 +90,8 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Judge(args) => judge::run(args),
         Command::CheckHead(args) => check_head::run(args),
         Command::Convert(args) => convert::run(args).map(|()| 0),
+        Command::Distill(args) => distill::run(args).map(|()| 0),
+        Command::Train(args) => train::run(args, &line).map(|()| 0),
     };
     match done {
         Ok(status) => ExitCode::from(status),

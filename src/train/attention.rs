@@ -300,7 +300,10 @@ fn dot(a: &[f32], b: &[f32]) -> f32 {
 
 /// The softmax over both lists together, in place.
 fn softmax(a: &mut [f32], b: &mut [f32]) {
-    let peak = a.iter().chain(&*b).fold(f32::NEG_INFINITY, |m, x| m.max(*x));
+    let peak = a
+        .iter()
+        .chain(&*b)
+        .fold(f32::NEG_INFINITY, |m, x| m.max(*x));
     let mut total = 0.0;
     for x in a.iter_mut().chain(&mut *b) {
         *x = (*x - peak).exp();

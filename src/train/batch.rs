@@ -11,12 +11,7 @@
 
 use std::ops::Range;
 
-use super::{
-    attention::Span,
-    data::Sequence,
-    frozen::Frozen,
-    mat::Mat,
-};
+use super::{attention::Span, data::Sequence, frozen::Frozen, mat::Mat};
 use crate::{TokenId, error::Result};
 
 /// Rows of one sequence that are unrolled at most; what is longer is cut.

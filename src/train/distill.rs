@@ -236,7 +236,11 @@ impl<'a> Run<'a> {
             }
             let now = left.min(CHUNK);
             prefill += if left > 1 { now } else { 0 };
-            let wanted = if now == left { Wanted::Last } else { Wanted::None };
+            let wanted = if now == left {
+                Wanted::Last
+            } else {
+                Wanted::None
+            };
             let tokens = &open.tokens[open.fed..open.fed + now];
             rows.chain(open.seq, open.fed, tokens, wanted)?;
             fed.push((i, now));
@@ -256,11 +260,19 @@ impl<'a> Run<'a> {
     }
 
     /// Keeps the streams of rows, halved.
-    fn keep(&mut self, fed: &[(usize, usize)], streams: &Matrix, clipped: &mut usize) -> Result<()> {
+    fn keep(
+        &mut self,
+        fed: &[(usize, usize)],
+        streams: &Matrix,
+        clipped: &mut usize,
+    ) -> Result<()> {
         let hidden = self.target.hidden();
         let split = streams.cols() - hidden;
         let rows = || (0..streams.rows()).map(|row| streams.row(row));
-        let mut finals = Matrix::new(hidden, rows().flat_map(|row| row[split..].to_vec()).collect());
+        let mut finals = Matrix::new(
+            hidden,
+            rows().flat_map(|row| row[split..].to_vec()).collect(),
+        );
         self.target.final_norm(&mut finals);
         let mut row = 0;
         for (i, count) in fed {
@@ -307,7 +319,10 @@ impl<'a> Run<'a> {
         let (how, context) = (self.how, self.target.context());
         let ended = |open: &Open| {
             let answer = open.tokens.len() - open.prompt_tokens;
-            let last = open.tokens.last().is_some_and(|last| how.eos.contains(last));
+            let last = open
+                .tokens
+                .last()
+                .is_some_and(|last| how.eos.contains(last));
             let whole = answer > 0 && open.fed + 1 == open.tokens.len();
             whole && (last || answer >= how.max_tokens || open.fed >= context)
         };
@@ -361,7 +376,13 @@ fn halve(values: &[f32], to: &mut Vec<f16>) -> usize {
         to[from..].convert_from_f32_slice(values);
     } else {
         // Not a number stays what it is, for the caller to find.
-        let kept = |x: &f32| if x.is_finite() { x.clamp(-largest, largest) } else { *x };
+        let kept = |x: &f32| {
+            if x.is_finite() {
+                x.clamp(-largest, largest)
+            } else {
+                *x
+            }
+        };
         let kept: Vec<f32> = values.iter().map(kept).collect();
         to[from..].convert_from_f32_slice(&kept);
     }

@@ -15,7 +15,7 @@ use crate::{
 /// The target's embedding, and the rows of its output head that are guessed among.
 #[derive(Debug)]
 pub(super) struct Frozen {
-    embed: Linear,
+    pub(super) embed: Linear,
     /// Target ids of the rows, ascending.
     pub(super) ids: Vec<TokenId>,
     /// `[ids, hidden]`
@@ -26,7 +26,11 @@ impl Frozen {
     /// Reads both, the rows of `ids` (ascending) of the head.
     pub(super) fn read(checkpoint: &Checkpoint, ids: Vec<TokenId>) -> Result<Self> {
         let embed = "model.embed_tokens.weight";
-        let head = if checkpoint.config().tied { embed } else { "lm_head.weight" };
+        let head = if checkpoint.config().tied {
+            embed
+        } else {
+            "lm_head.weight"
+        };
         let embed = Linear::from_stored(checkpoint.stored(embed)?, Dtype::AsStored)?;
         let rows = Linear::from_stored(checkpoint.stored(head)?, Dtype::AsStored)?;
         let hidden = checkpoint.config().hidden;

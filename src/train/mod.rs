@@ -1,4 +1,25 @@
 //! EAGLE-3 heads trained for a target on its own answers.
+//!
+//! ```text
+//! prompts -> distill -> data -> batch -> unroll -> objective -> backward -> adam -> export
+//!            the target         packed   the head   the target's law                 a plain head
+//! ```
+//!
+//! | file | what it is |
+//! |---|---|
+//! | `distill`, `data` | the target answers; what it held at every token, on disk |
+//! | `frozen`, `vocab` | what is taken from the target as it is; which tokens are guessed among |
+//! | `start` | start values that copy and look at themselves |
+//! | `batch`, `unroll`, `attention`, `norm` | the head over its own outputs, and its gradient |
+//! | `objective` | the loss against the target's law |
+//! | `adam`, `trainer`, `save` | steps, their order, and going on after a stop |
+//! | `measure` | acceptance on held-out answers, beside what costs nothing |
+//! | `export` | the head as every engine loads it |
+//! | `mat`, `linalg`, `random` | products, and what start values need |
+//!
+//! The gradient is written by hand. The network is one layer, so it is short; it holds what it needs and
+//! nothing else, where a general tape would keep every intermediate of a loss over thousands of logits a
+//! row; and nearly all of the time is in the same products either way.
 
 mod adam;
 mod attention;
@@ -6,15 +27,27 @@ mod batch;
 mod data;
 mod distill;
 mod error;
+mod export;
 mod frozen;
+mod linalg;
 mod mat;
+mod measure;
 mod net;
 mod norm;
 mod objective;
 mod random;
+mod save;
+mod start;
+mod trainer;
 mod unroll;
 mod vocab;
+
+#[cfg(test)]
+mod tests;
 
 pub use data::{Data, Drawn, Entry, Facts, Record, Sequence, Writer, default_taps, fingerprint};
 pub use distill::{Answered, Answering, Prompt, distill};
 pub use error::TrainError;
+pub use export::HeadType;
+pub use measure::{DEPTH, Measured, Walk};
+pub use trainer::{Place, Recipe, Stepped, Trainer};

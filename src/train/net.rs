@@ -109,10 +109,7 @@ pub(super) struct Weights(Vec<Mat>);
 
 impl Weights {
     /// The weights that `of` gives for each part.
-    pub(super) fn new(
-        form: &Form,
-        mut of: impl FnMut(Part) -> Result<Vec<f32>>,
-    ) -> Result<Self> {
+    pub(super) fn new(form: &Form, mut of: impl FnMut(Part) -> Result<Vec<f32>>) -> Result<Self> {
         let all = Part::ALL.into_iter().map(|part| {
             let (rows, cols) = form.shape(part);
             let values = of(part)?;

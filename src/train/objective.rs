@@ -132,9 +132,12 @@ pub(super) fn guesses(outputs: &Mat, norm: &Mat, lm_head: &Mat, eps: f32) -> Res
         let logits = Mat::new(width, normed)?.times_t(lm_head)?;
         let logits = logits.view();
         let best = |row: &[f32]| {
-            let best = row.iter().enumerate().fold((0, f32::NEG_INFINITY), |best, (i, x)| {
-                if *x > best.1 { (i, *x) } else { best }
-            });
+            let best = row
+                .iter()
+                .enumerate()
+                .fold((0, f32::NEG_INFINITY), |best, (i, x)| {
+                    if *x > best.1 { (i, *x) } else { best }
+                });
             best.0
         };
         guesses.par_extend(logits.par_chunks(lm_head.rows()).map(best));

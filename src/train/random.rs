@@ -60,7 +60,10 @@ mod tests {
         assert_eq!(values.len(), 20_001);
         let mean = values.iter().sum::<f32>() / 20_001.0;
         let square = values.iter().map(|x| x * x).sum::<f32>() / 20_001.0;
-        assert!(mean.abs() < 0.06 && (square - 4.0).abs() < 0.15, "{mean} {square}");
+        assert!(
+            mean.abs() < 0.06 && (square - 4.0).abs() < 0.15,
+            "{mean} {square}"
+        );
         let mut all = Normal::new(2).shuffled(50);
         assert_ne!(all, (0..50).collect::<Vec<_>>());
         all.sort_unstable();

@@ -239,7 +239,12 @@ impl Unroll<'_> {
                 let keys = &own[step - 1];
                 let mut dx = dx.view().to_vec();
                 let positions = self.positions(step);
-                add(&mut dx, &self.key_input(keys, &input.x, &positions, gradients)?.view());
+                add(
+                    &mut dx,
+                    &self
+                        .key_input(keys, &input.x, &positions, gradients)?
+                        .view(),
+                );
                 self.inputs(input, &dx, &mut above, gradients);
             } else {
                 self.first(pass, &rows, &dx, &above, gradients)?;
@@ -267,7 +272,8 @@ impl Unroll<'_> {
         let dy = gate_up.times(weights.get(Part::GateUp))?;
         let dy = dy.view();
         let norm = weights.get(Part::PostNorm);
-        made.middle.weight_gradient(&dy, gradients.get_mut(Part::PostNorm));
+        made.middle
+            .weight_gradient(&dy, gradients.get_mut(Part::PostNorm));
         made.middle.input_gradient(&dy, &norm.view(), &mut dr);
         let da = Mat::new(form.hidden, dr.clone())?;
         gradients.linear(Part::O, &da, &made.attended)?;
@@ -365,7 +371,9 @@ fn silu(gate_up: &[f32], width: usize) -> Vec<f32> {
 fn silu_gradient(gate_up: &[f32], d: &[f32], width: usize) -> Vec<f32> {
     let mut out = vec![0.0; gate_up.len()];
     let rows = out.par_chunks_mut(2 * width);
-    let rows = rows.zip(gate_up.par_chunks(2 * width)).zip(d.par_chunks(width));
+    let rows = rows
+        .zip(gate_up.par_chunks(2 * width))
+        .zip(d.par_chunks(width));
     rows.for_each(|((out, row), d)| {
         let ((gate, up), (dg, du)) = (row.split_at(width), out.split_at_mut(width));
         for ((((dg, du), g), u), d) in dg.iter_mut().zip(du).zip(gate).zip(up).zip(d) {

@@ -56,7 +56,10 @@ pub(super) fn choose(
         }
         chosen.insert(id);
     }
-    assert!(forced.is_subset(&chosen), "end and template tokens are kept");
+    assert!(
+        forced.is_subset(&chosen),
+        "end and template tokens are kept"
+    );
     let covered = answers.iter().filter(|(id, _)| chosen.contains(id));
     let coverage = Coverage {
         tokens: answers.values().sum(),

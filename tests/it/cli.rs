@@ -13,6 +13,7 @@ mod prepare;
 mod requests;
 mod results;
 pub(crate) mod tokenizers;
+mod train;
 
 use std::{
     path::{Path, PathBuf},

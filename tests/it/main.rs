@@ -18,4 +18,5 @@ mod rules;
 mod support;
 mod text;
 mod tidy;
+mod train;
 mod trees;

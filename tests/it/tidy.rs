@@ -7,7 +7,7 @@ use std::{
 
 /// Folders (and single files) of `src`, and what each may import. `types` and `error` serve
 /// everyone; `error` itself names every area's own error and is not listed.
-const IMPORTS: [(&str, &[&str]); 23] = [
+const IMPORTS: [(&str, &[&str]); 24] = [
     ("json", &[]),
     ("sample", &[]),
     ("tree", &["sample"]),
@@ -54,10 +54,14 @@ const IMPORTS: [(&str, &[&str]); 23] = [
     ),
     ("check", &["model", "cache", "draft"]),
     (
+        "train",
+        &["sample", "tree", "model", "cache", "kernels", "draft"],
+    ),
+    (
         "cli",
         &[
-            "judge", "check", "mutant", "sample", "kernels", "model", "text", "request", "report",
-            "accept", "draft", "schedule",
+            "judge", "check", "train", "mutant", "sample", "kernels", "model", "text", "request",
+            "report", "accept", "draft", "schedule",
         ],
     ),
     ("types", &[]),

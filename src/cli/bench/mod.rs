@@ -16,6 +16,7 @@ mod table;
 mod warnings;
 
 pub(super) use args::BENCH;
+pub(super) use provenance::of_run;
 pub use args::{BenchArgs, DrafterSpec};
 
 use std::{ffi::OsString, io::Write};

@@ -17,7 +17,7 @@ use sha2::{Digest, Sha256};
 const MOST_HASHED: u64 = 1 << 30;
 
 /// The machine and the program.
-pub(super) fn of_run(line: &[OsString]) -> Value {
+pub(in crate::cli) fn of_run(line: &[OsString]) -> Value {
     let line: Vec<_> = line.iter().map(|arg| arg.to_string_lossy()).collect();
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     json!({

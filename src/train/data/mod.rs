@@ -183,8 +183,9 @@ fn shard_name(shard: u32) -> String {
 fn read_facts(dir: &Path) -> Result<Facts, TrainError> {
     let path = dir.join(FACTS);
     let text = std::fs::read_to_string(&path).map_err(TrainError::io(&path, "read it"))?;
-    let facts: Facts = serde_json::from_str(&text)
-        .map_err(|error| TrainError::file(&path, format!("{error}; accepted is what distill writes")))?;
+    let facts: Facts = serde_json::from_str(&text).map_err(|error| {
+        TrainError::file(&path, format!("{error}; accepted is what distill writes"))
+    })?;
     if facts.format != FORMAT {
         let found = facts.format;
         return Err(TrainError::file(

@@ -105,7 +105,10 @@ impl Data {
             .collect();
         let floats = halves.to_f32_vec();
         if !floats.iter().all(|x| x.is_finite()) {
-            return Err(self.wrong(entry, "a value that is not finite; accepted are finite ones"));
+            return Err(self.wrong(
+                entry,
+                "a value that is not finite; accepted are finite ones",
+            ));
         }
         let width = self.facts.hidden * self.facts.taps.len();
         let (taps, finals) = floats.split_at((entry.tokens - 1) * width);

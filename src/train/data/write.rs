@@ -161,7 +161,8 @@ fn begin(dir: &Path, path: &Path, facts: &Facts) -> Result<(), TrainError> {
     fs::create_dir_all(dir).map_err(TrainError::io(dir, "make the folder"))?;
     for name in [INDEX.to_owned(), shard_name(0)] {
         if dir.join(&name).exists() {
-            let what = format!("has {name} and no {FACTS}; accepted is a folder of distill, or a new one");
+            let what =
+                format!("has {name} and no {FACTS}; accepted is a folder of distill, or a new one");
             return Err(TrainError::file(dir, what));
         }
     }

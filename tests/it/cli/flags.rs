@@ -218,7 +218,9 @@ pub(crate) fn no_flag_is_left_out() {
             "inspect",
             "judge",
             "check-head",
-            "convert"
+            "convert",
+            "distill",
+            "train"
         ]
     );
 }
@@ -572,7 +574,7 @@ fn wrong_usage_is_one_line_that_names_the_flag() {
         refused(&ran, 2, parts);
     }
     refused(&generate(&["--prompt", "x"]), 2, &["--model"]);
-    refused(&eyrie(&["distill"]), 2, &["distill"]);
+    refused(&eyrie(&["brew"]), 2, &["brew"]);
     refused(&eyrie(&["inspect"]), 2, &["PATH"]);
 }
 

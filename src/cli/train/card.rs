@@ -1,0 +1,117 @@
+//! The card of a head: what it is, how it was made, how well it guesses.
+
+use std::{ffi::OsString, fmt::Write, path::Path};
+
+use anyhow::{Context, Result};
+
+use super::Config;
+use crate::{
+    cli::{bench::of_run, models::Opened},
+    train::Trainer,
+};
+
+/// Writes `README.md` beside the head.
+pub(super) fn write(
+    config: &Config,
+    target: &Opened,
+    trainer: &Trainer,
+    line: &[OsString],
+) -> Result<()> {
+    let path = config.out.join("README.md");
+    let text = text(config, target, trainer, line)?;
+    std::fs::write(&path, text).with_context(|| path.display().to_string())
+}
+
+fn name(path: &Path) -> String {
+    let name = path.file_name().unwrap_or(path.as_os_str());
+    name.to_string_lossy().into_owned()
+}
+
+fn text(config: &Config, target: &Opened, trainer: &Trainer, line: &[OsString]) -> Result<String> {
+    let mut text = String::new();
+    let (recipe, facts) = (&config.recipe, trainer.facts());
+    let (sequences, held) = trainer.sequences();
+    let [first, second] = trainer.totals();
+    let model = name(target.checkpoint.path());
+    let made = of_run(line);
+    let command: Vec<_> = line.iter().map(|word| word.to_string_lossy()).collect();
+    let commit = match made["commit"]["id"].as_str() {
+        Some(id) if made["commit"]["changed"] == true => format!("{id} with changes"),
+        Some(id) => id.to_owned(),
+        None => "unknown".to_owned(),
+    };
+    writeln!(text, "# EAGLE-3 head for {model}\n")?;
+    writeln!(
+        text,
+        "A draft head for speculative decoding (EAGLE-3, arXiv 2503.01840), in the form of the paper's own \
+         code: one layer, taps {:?} (layer inputs), {} draft tokens, {}.\n",
+        facts.taps,
+        recipe.draft_vocab,
+        crate::train::HeadType::from(config.head_type).name(),
+    )?;
+    writeln!(text, "| | |\n|---|---|")?;
+    writeln!(
+        text,
+        "| target | {model} (fingerprint `{}`) |",
+        facts.target
+    )?;
+    writeln!(
+        text,
+        "| data | {sequences} answers of the target itself, {} tokens, at temperatures {:?}, at most {} \
+         tokens each, weights {}, seed {} |",
+        trainer.answer_tokens(),
+        facts.temperatures,
+        facts.max_tokens,
+        facts.dtype,
+        facts.seed,
+    )?;
+    writeln!(
+        text,
+        "| training | {first} steps of {} epochs on true features, {second} of {} unrolled {} steps, about {} \
+         rows a step, rates {:?} |",
+        recipe.epochs[0], recipe.epochs[1], recipe.unroll, recipe.rows, recipe.rates,
+    )?;
+    writeln!(
+        text,
+        "| coverage | {:.1} % of the answers' tokens are draft tokens |",
+        100.0 * trainer.coverage()
+    )?;
+    writeln!(text, "| command | `{}` |", command.join(" "))?;
+    writeln!(
+        text,
+        "| made by | eyrie {}, commit {commit} |\n",
+        config.version
+    )?;
+    writeln!(
+        text,
+        "## Acceptance\n\nOn {held} held-out answers at the lowest temperature of the data: how often the guess at \
+         each position is right if all before it are, and the mean acceptance length of chains of {} \
+         guesses, the token after them included. `ngram` guesses that the text repeats itself, and costs \
+         nothing; \"both\" asks it first and the head where it is silent. These answers chose nothing, but \
+         they are of the same prompts' kinds as the training data.\n",
+        crate::train::DEPTH
+    )?;
+    writeln!(
+        text,
+        "| after | loss | 1 | 2 | 3 | 4 | length | ngram | both |\n|---|---|---|---|---|---|---|---|---|"
+    )?;
+    for (at, (place, measured)) in trainer.history().iter().enumerate() {
+        let [a, b, c, d] = measured.rates();
+        let [head, ngram, both] = measured.walks.map(|walk| walk.length());
+        // Where a phase has ended, the place is the beginning of the next.
+        let after = match (place.phase, place.epoch) {
+            _ if at == 0 => "the start values".to_owned(),
+            (1.., 0) => {
+                let epochs = recipe.epochs[place.phase - 1];
+                format!("phase {}, epoch {epochs}", place.phase)
+            }
+            (phase, epoch) => format!("phase {}, epoch {epoch}", phase + 1),
+        };
+        writeln!(
+            text,
+            "| {after} | {:.3} | {a:.3} | {b:.3} | {c:.3} | {d:.3} | {head:.3} | {ngram:.3} | {both:.3} |",
+            measured.loss
+        )?;
+    }
+    Ok(text)
+}

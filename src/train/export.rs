@@ -1,0 +1,204 @@
+//! The trained head as every engine loads it: the paper's own form of EAGLE-3, without any option.
+
+use std::{collections::HashMap, fs, path::Path};
+
+use half::{bf16, f16};
+use safetensors::{Dtype, tensor::TensorView};
+use serde_json::{Value, json};
+
+use super::{TrainError, Trainer, data::default_taps, frozen, net::Part, save::replace};
+use crate::{
+    draft::eagle::{HeadCheckpoint, HeadOptions, TargetFacts},
+    error::Result,
+    model::load::Checkpoint,
+};
+
+const CONFIG: &str = "config.json";
+const TENSORS: &str = "model.safetensors";
+
+/// Type of an exported head's tensors.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum HeadType {
+    /// 32 bits: as trained.
+    F32,
+    /// Half precision.
+    #[default]
+    F16,
+    /// The upper half of 32 bits.
+    Bf16,
+}
+
+impl HeadType {
+    fn dtype(self) -> Dtype {
+        match self {
+            Self::F32 => Dtype::F32,
+            Self::F16 => Dtype::F16,
+            Self::Bf16 => Dtype::BF16,
+        }
+    }
+
+    /// Its name, as PyTorch has it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::F32 => "float32",
+            Self::F16 => "float16",
+            Self::Bf16 => "bfloat16",
+        }
+    }
+
+    /// Values as bytes; the first that this type has no number for, if there is one.
+    fn bytes(self, values: &[f32]) -> Result<Vec<u8>, f32> {
+        let beyond =
+            |x: &&f32| self == Self::F16 && x.is_finite() && !f16::from_f32(**x).is_finite();
+        if let Some(x) = values.iter().find(|x| !x.is_finite() || beyond(x)) {
+            return Err(*x);
+        }
+        Ok(match self {
+            Self::F32 => values.iter().flat_map(|x| x.to_le_bytes()).collect(),
+            Self::F16 => (values.iter())
+                .flat_map(|x| f16::from_f32(*x).to_le_bytes())
+                .collect(),
+            Self::Bf16 => (values.iter())
+                .flat_map(|x| bf16::from_f32(*x).to_le_bytes())
+                .collect(),
+        })
+    }
+}
+
+/// A tensor to be written.
+type Tensor = (&'static str, Dtype, Vec<usize>, Vec<u8>);
+
+impl Trainer {
+    /// Writes the head to the folder `dir`, which is made if need be, and reads it back. What the taps
+    /// are divided by in training becomes part of `fc`.
+    ///
+    /// # Errors
+    /// If the folder cannot be written, or a value has no place in the type; if what was written is not
+    /// understood.
+    pub fn export(&self, checkpoint: &Checkpoint, head_type: HeadType, dir: &Path) -> Result<()> {
+        fs::create_dir_all(dir).map_err(TrainError::io(dir, "make the folder"))?;
+        let tensors = self.tensors(head_type)?;
+        let path = dir.join(TENSORS);
+        let failed = |error| TrainError::io(&path, "write it")(std::io::Error::other(error));
+        let views = tensors.iter().map(|(name, dtype, shape, bytes)| {
+            let view = TensorView::new(*dtype, shape.clone(), bytes);
+            Ok((*name, view.map_err(failed)?))
+        });
+        let views = views.collect::<Result<Vec<_>, TrainError>>()?;
+        let about = HashMap::from([("format".to_owned(), "pt".to_owned())]);
+        let bytes = safetensors::serialize(views, Some(about)).map_err(failed)?;
+        replace(&path, &bytes)?;
+        let text = format!("{:#}\n", self.config(checkpoint, head_type)?);
+        replace(&dir.join(CONFIG), text.as_bytes())?;
+        let facts = TargetFacts::from(checkpoint.config());
+        HeadCheckpoint::open(dir, &facts, &HeadOptions::default())?;
+        Ok(())
+    }
+
+    fn tensors(&self, head_type: HeadType) -> Result<Vec<Tensor>> {
+        let form = &self.form;
+        let (h, q, kv) = (form.hidden, form.q_width(), form.kv_width());
+        let (wide, mlp) = (form.taps * h, form.intermediate);
+        let weights = |part| self.weights.get(part).view().to_vec();
+        let mut fc = weights(Part::Fc);
+        for row in fc.chunks_mut(wide) {
+            for (tap, scale) in row.chunks_mut(h).zip(&self.scales) {
+                tap.iter_mut().for_each(|x| *x /= scale);
+            }
+        }
+        let (both, gate_up) = (weights(Part::Kv), weights(Part::GateUp));
+        let (k, v) = both.split_at(kv * 2 * h);
+        let (gate, up) = gate_up.split_at(mlp * h);
+        let lm_head = self.frozen.lm_head.view().to_vec();
+        let attention =
+            |name, rows: usize, values: &[f32]| (name, vec![rows, 2 * h], values.to_vec());
+        let all = [
+            ("fc.weight", vec![h, wide], fc),
+            (
+                "midlayer.input_layernorm.weight",
+                vec![h],
+                weights(Part::InputNorm),
+            ),
+            (
+                "midlayer.hidden_norm.weight",
+                vec![h],
+                weights(Part::HiddenNorm),
+            ),
+            attention("midlayer.self_attn.q_proj.weight", q, &weights(Part::Q)),
+            attention("midlayer.self_attn.k_proj.weight", kv, k),
+            attention("midlayer.self_attn.v_proj.weight", kv, v),
+            (
+                "midlayer.self_attn.o_proj.weight",
+                vec![h, q],
+                weights(Part::O),
+            ),
+            (
+                "midlayer.post_attention_layernorm.weight",
+                vec![h],
+                weights(Part::PostNorm),
+            ),
+            ("midlayer.mlp.gate_proj.weight", vec![mlp, h], gate.to_vec()),
+            ("midlayer.mlp.up_proj.weight", vec![mlp, h], up.to_vec()),
+            (
+                "midlayer.mlp.down_proj.weight",
+                vec![h, mlp],
+                weights(Part::Down),
+            ),
+            ("norm.weight", vec![h], weights(Part::Norm)),
+            ("lm_head.weight", vec![self.frozen.ids.len(), h], lm_head),
+        ];
+        let stored = all.into_iter().map(|(name, shape, values)| {
+            let bytes = head_type.bytes(&values).map_err(|x| {
+                TrainError::Unfit(format!(
+                    "{name} holds {x}, which is no {}; accepted is f32 or bf16, and finite values",
+                    head_type.name()
+                ))
+            })?;
+            Ok((name, head_type.dtype(), shape, bytes))
+        });
+        let mut stored = stored.collect::<Result<Vec<Tensor>, TrainError>>()?;
+        let ids = &self.frozen.ids;
+        let vocab = self.data.facts().vocab;
+        if ids.len() < vocab {
+            let offsets = ids
+                .iter()
+                .zip(0_i64..)
+                .map(|(id, row)| i64::from(*id) - row);
+            let offsets = offsets.flat_map(i64::to_le_bytes).collect();
+            let mut marks = vec![0; vocab];
+            for id in ids {
+                marks[*id as usize] = 1;
+            }
+            stored.push(("d2t", Dtype::I64, vec![ids.len()], offsets));
+            stored.push(("t2d", Dtype::BOOL, vec![vocab], marks));
+        }
+        Ok(stored)
+    }
+
+    fn config(&self, checkpoint: &Checkpoint, head_type: HeadType) -> Result<Value> {
+        let (form, target) = (&self.form, checkpoint.config());
+        let mut config = json!({
+            "architectures": ["LlamaForCausalLM"],
+            "model_type": "llama",
+            "hidden_act": "silu",
+            "hidden_size": form.hidden,
+            "intermediate_size": form.intermediate,
+            "num_attention_heads": form.heads,
+            "num_key_value_heads": form.kv_heads,
+            "num_hidden_layers": 1,
+            "vocab_size": target.vocab,
+            "draft_vocab_size": self.frozen.ids.len(),
+            "rms_norm_eps": target.eps,
+            "max_position_embeddings": target.max_position,
+            "rope_theta": frozen::theta(target).0,
+            "tie_word_embeddings": false,
+            "torch_dtype": head_type.name(),
+        });
+        let taps = &self.data.facts().taps;
+        if *taps != default_taps(target)? {
+            config["eagle_aux_hidden_state_layer_ids"] = json!(taps);
+        }
+        Ok(config)
+    }
+}

@@ -1,0 +1,286 @@
+//! `eyrie distill` and `eyrie train`, run as programs.
+
+use std::{collections::BTreeSet, fs, path::Path};
+
+use clap::CommandFactory;
+use serde_json::Value;
+use tempfile::TempDir;
+
+use super::{eyrie, flags::refused};
+
+type Case = (
+    &'static str,
+    &'static [&'static str],
+    &'static [&'static str],
+);
+
+const DISTILL: &[&str] = &[
+    "distill",
+    "--model",
+    "@tt",
+    "--prompts",
+    "@requests.jsonl",
+    "--out",
+    "o",
+];
+const TRAIN: &[&str] = &[
+    "train", "eagle3", "--model", "@tt", "--data", "d", "--out", "o",
+];
+
+/// Flags of `distill` but `--print-config`: two ways to give each.
+const OF_DISTILL: &[Case] = &[
+    ("model", &[], &["--model", "@tt.gguf"]),
+    ("prompts", &[], &["--prompts", "@other.jsonl"]),
+    ("out", &[], &["--out", "p"]),
+    ("max_tokens", &[], &["--max-tokens", "3"]),
+    ("max_prompt", &[], &["--max-prompt", "9"]),
+    ("limit", &[], &["--limit", "2"]),
+    ("temperature_mix", &[], &["--temperature-mix", "0,1"]),
+    ("taps", &[], &["--taps", "1,2,7"]),
+    ("batch", &[], &["--batch", "3"]),
+    ("raw", &[], &["--raw"]),
+    ("seed", &[], &["--seed", "4"]),
+    ("dtype", &[], &["--dtype", "q8_0"]),
+    ("threads", &["--threads", "1"], &["--threads", "3"]),
+];
+
+/// Flags of `train eagle3`.
+const OF_TRAIN: &[Case] = &[
+    ("model", &[], &["--model", "@tt.gguf"]),
+    ("data", &[], &["--data", "e"]),
+    ("out", &[], &["--out", "p"]),
+    ("draft_vocab", &[], &["--draft-vocab", "40"]),
+    ("kv_heads", &[], &["--kv-heads", "2"]),
+    ("epochs", &[], &["--epochs", "1,0"]),
+    ("unroll", &[], &["--unroll", "4"]),
+    ("rates", &[], &["--rates", "1e-3,1e-4"]),
+    ("decay", &[], &["--decay", "1"]),
+    ("rows", &[], &["--rows", "30"]),
+    ("prompt_rows", &[], &["--prompt-rows"]),
+    ("held_out", &[], &["--held-out", "3"]),
+    ("limit", &[], &["--limit", "20"]),
+    ("seed", &[], &["--seed", "1"]),
+    ("head_type", &[], &["--head-type", "f32"]),
+    ("save_every", &[], &["--save-every", "1"]),
+    ("threads", &["--threads", "1"], &["--threads", "3"]),
+];
+
+/// `base` with the flags of `more` in place of its own.
+fn given<'a>(base: &[&'a str], more: &[&'a str]) -> Vec<&'a str> {
+    let (words, flags) = base.split_at(base.iter().position(|w| w.starts_with("--")).unwrap_or(0));
+    let kept = flags.chunks(2).filter(|pair| !more.contains(&pair[0]));
+    let kept = kept.flatten().copied();
+    words
+        .iter()
+        .copied()
+        .chain(kept)
+        .chain(more.iter().copied())
+        .collect()
+}
+
+fn config(base: &[&str], more: &[&str]) -> Value {
+    let ran = eyrie(&[&given(base, more)[..], &["--print-config"]].concat());
+    assert_eq!(ran.code, 0, "{more:?}: {}", ran.err);
+    serde_json::from_str(&ran.out).expect("the configuration is JSON")
+}
+
+#[test]
+fn every_flag_changes_the_configuration() {
+    for (base, cases) in [(DISTILL, OF_DISTILL), (TRAIN, OF_TRAIN)] {
+        for (flag, one, two) in cases {
+            let (one, two) = (config(base, one), config(base, two));
+            assert_ne!(one[flag], two[flag], "--{flag}");
+        }
+    }
+    let command = eyrie::cli::Cli::command();
+    let distill = command.find_subcommand("distill").expect("distill");
+    let train = command.find_subcommand("train").expect("train");
+    let eagle3 = train.find_subcommand("eagle3").expect("eagle3");
+    for (command, cases, constant) in [
+        (distill, OF_DISTILL, &["device"][..]),
+        (eagle3, OF_TRAIN, &[]),
+    ] {
+        let flags = command.get_arguments().map(|arg| arg.get_id().as_str());
+        let flags: BTreeSet<&str> = flags
+            .filter(|f| !["print_config", "help"].contains(f))
+            .collect();
+        let tested = cases
+            .iter()
+            .map(|case| case.0)
+            .chain(constant.iter().copied());
+        assert_eq!(flags, tested.collect());
+    }
+}
+
+fn prompts(dir: &Path) -> String {
+    let words = ["the", "cat", "a dog", "on the mat", "and then"];
+    let lines = (0..40).map(|i| {
+        let text = format!("{} {}", words[i % 5], words[(i / 5) % 5]);
+        match i % 2 {
+            0 => format!("{{\"turns\": [\"{text}\", \"and\"]}}\n"),
+            _ => format!("{{\"prompt\": \"{text}\"}}\n"),
+        }
+    });
+    let path = dir.join("prompts.jsonl");
+    fs::write(&path, lines.collect::<String>()).expect("written");
+    path.display().to_string()
+}
+
+/// Three commands from prompts to a head that drafts.
+#[test]
+fn a_head_is_made_and_used() {
+    let dir = TempDir::new().expect("a temporary folder");
+    let at = |name: &str| dir.path().join(name).display().to_string();
+    let (prompts, data, head) = (prompts(dir.path()), at("data"), at("head"));
+    let distill = [
+        "distill",
+        "--model",
+        "@tt",
+        "--prompts",
+        &prompts,
+        "--out",
+        &data,
+        "--max-tokens",
+        "20",
+        "--threads",
+        "2",
+    ];
+    let ran = eyrie(&distill);
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    assert!(ran.out.contains("40 answers of "), "{}", ran.out);
+    let again = eyrie(&distill);
+    assert!(
+        again.out.contains("40 answers") && again.out.contains(" 0 of them now"),
+        "{}",
+        again.out
+    );
+    let train = |more: &[&str]| {
+        let base = [
+            "train",
+            "eagle3",
+            "--model",
+            "@tt",
+            "--data",
+            &data,
+            "--out",
+            &head,
+            "--draft-vocab",
+            "60",
+            "--held-out",
+            "4",
+            "--epochs",
+            "2,1",
+            "--rows",
+            "80",
+            "--threads",
+            "2",
+        ];
+        eyrie(&given(&base, more))
+    };
+    refused(
+        &train(&["--held-out", "400"]),
+        1,
+        &["400 sequences held out"],
+    );
+    refused(&train(&["--epochs", "1"]), 2, &["--epochs", "[1]"]);
+    refused(
+        &train(&["--model", "@bare2"]),
+        1,
+        &["--data", "made of target"],
+    );
+    let ran = train(&[]);
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    for word in [
+        "start: held out",
+        "phase 1 epoch 2: held out",
+        "phase 2 epoch 1: held out",
+        "ngram",
+    ] {
+        assert!(ran.out.contains(word), "{word}: {}", ran.out);
+    }
+    refused(&train(&[]), 2, &["--out", "has a head already"]);
+    let mut names: Vec<_> = fs::read_dir(&head)
+        .expect("a folder")
+        .map(|entry| {
+            entry
+                .expect("an entry")
+                .file_name()
+                .to_string_lossy()
+                .into_owned()
+        })
+        .collect();
+    names.sort();
+    assert_eq!(names, ["README.md", "config.json", "model.safetensors"]);
+    let card = fs::read_to_string(dir.path().join("head/README.md")).expect("a card");
+    for word in [
+        "train eagle3",
+        "phase 2, epoch 1",
+        "fingerprint",
+        "the start values",
+    ] {
+        assert!(card.contains(word), "{word}: {card}");
+    }
+    let ran = eyrie(&["inspect", &head, "--model", "@tt", "--json"]);
+    let seen: Value = serde_json::from_str(&ran.out).expect("JSON");
+    assert_eq!(
+        (&seen["draft_vocab"], &seen["kv_heads"]),
+        (&Value::from(60), &Value::from(4))
+    );
+    assert_eq!(seen["warnings"], serde_json::json!([]));
+    let ran = eyrie(&[
+        "generate",
+        "--model",
+        "@tt",
+        "--draft",
+        &head,
+        "--prompt",
+        "the cat",
+        "--max-tokens",
+        "24",
+        "--json",
+    ]);
+    let plain = eyrie(&[
+        "generate",
+        "--model",
+        "@tt",
+        "--prompt",
+        "the cat",
+        "--max-tokens",
+        "24",
+        "--json",
+    ]);
+    assert_eq!(ran.result()["tokens"], plain.result()["tokens"]);
+}
+
+#[test]
+fn wrong_usage_is_one_line() {
+    let distill = |more: &[&str]| eyrie(&given(DISTILL, more));
+    refused(
+        &distill(&["--temperature-mix", "0,-1"]),
+        2,
+        &["--temperature-mix", "-1"],
+    );
+    refused(
+        &distill(&["--taps", "3,2"]),
+        2,
+        &["--taps", "[3, 2]", "7 layers"],
+    );
+    refused(
+        &distill(&["--max-prompt", "1", "--prompts", "@blank.jsonl"]),
+        2,
+        &["--prompts", "no prompt"],
+    );
+    refused(
+        &distill(&["--prompts", "@nowhere"]),
+        1,
+        &["--prompts", "nowhere"],
+    );
+    refused(&eyrie(TRAIN), 1, &["--data", "data.json"]);
+    refused(&eyrie(&["train"]), 2, &["subcommand"]);
+    refused(
+        &eyrie(&given(TRAIN, &["--decay", "1.5"])),
+        2,
+        &["--decay", "1.5"],
+    );
+    refused(&eyrie(&given(TRAIN, &["--rates", "1e-3"])), 2, &["--rates"]);
+}
