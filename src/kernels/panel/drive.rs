@@ -1,7 +1,7 @@
 //! Rows times panels, tile by tile.
 
-use super::{Panel, WIDE};
-use crate::kernels::simd::Lanes;
+use super::{HALF, Half, LINE, PANEL, Panel};
+use crate::kernels::simd::{Isa, Kernel, Lanes};
 
 /// Rows of activations, with the sums of each sub where the format needs them.
 #[derive(Clone, Copy, Debug)]
@@ -20,187 +20,257 @@ impl Inputs<'_> {
 }
 
 /// All rows times the panels of `weights`; `y[r]` takes row `r`'s outputs, the last panel's cut off.
-#[inline(always)]
-pub(in crate::kernels) fn drive<S: Lanes, F: Panel>(
-    simd: S,
-    weights: &[F],
+pub(in crate::kernels) fn drive<F: Half>(
+    isa: Isa,
+    weights: &[Panel<F>],
     inputs: Inputs<'_>,
     y: &mut [&mut [f32]],
 ) {
     let blocks = inputs.width / (F::SUB * F::SUBS);
     let panels = weights.len() / blocks;
-    let rows = inputs.rows();
-    let mut first = 0;
-    while first < panels {
-        let left = panels - first;
-        let mut task = Task {
-            weights: &weights[first * blocks..],
-            blocks,
-            inputs,
-            first: first * WIDE,
-        };
-        if rows == 1 {
-            let taken = left.min(4);
-            task.tile::<S, 1, 4>(simd, 0, taken, y);
-            first += taken;
-            continue;
-        }
-        let taken = left.min(2);
+    let mut task = Task {
+        isa,
+        weights,
+        blocks,
+        inputs,
+        y,
+    };
+    let mut panel = 0;
+    while panel < panels {
         let mut row = 0;
-        while row < rows {
-            row += task.rows(simd, row, rows - row, taken, y);
+        while row < inputs.rows() {
+            row += task.rows(row, panel);
         }
-        first += taken;
+        panel += 1;
     }
 }
 
-struct Task<'a, F> {
-    weights: &'a [F],
+struct Task<'a, 'y, F> {
+    isa: Isa,
+    weights: &'a [Panel<F>],
     blocks: usize,
     inputs: Inputs<'a>,
-    first: usize,
+    y: &'a mut [&'y mut [f32]],
 }
 
-impl<F: Panel> Task<'_, F> {
-    /// A tile of as many of `left` rows as registers hold, and how many those are.
-    #[inline(always)]
-    fn rows<S: Lanes>(
-        &mut self,
-        simd: S,
-        row: usize,
-        left: usize,
-        taken: usize,
-        y: &mut [&mut [f32]],
-    ) -> usize {
-        let most = if S::WIDE { 8 } else { 3 };
-        let now = left.min(most);
+impl<F: Half> Task<'_, '_, F> {
+    /// A tile of as many rows from `row` on as registers hold, and how many those are.
+    fn rows(&mut self, row: usize, panel: usize) -> usize {
+        let left = self.inputs.rows() - row;
+        let most = match (self.isa.is_wide(), F::SCALED) {
+            (true, true) => 8,
+            // The run of a float has sums of its own.
+            (true, false) => 8,
+            (false, _) => 3,
+        };
+        let now = left.div_ceil(left.div_ceil(most));
         match now {
-            1 => self.tile::<S, 1, 2>(simd, row, taken, y),
-            2 => self.tile::<S, 2, 2>(simd, row, taken, y),
-            3 => self.tile::<S, 3, 2>(simd, row, taken, y),
-            4 => self.tile::<S, 4, 2>(simd, row, taken, y),
-            5 => self.tile::<S, 5, 2>(simd, row, taken, y),
-            6 => self.tile::<S, 6, 2>(simd, row, taken, y),
-            7 => self.tile::<S, 7, 2>(simd, row, taken, y),
-            _ => self.tile::<S, 8, 2>(simd, row, taken, y),
+            1 => self.tile::<1, 1>(row, panel),
+            2 => self.tile::<2, 1>(row, panel),
+            3 => self.tile::<3, 1>(row, panel),
+            4 => self.tile::<4, 1>(row, panel),
+            5 => self.tile::<5, 1>(row, panel),
+            6 => self.tile::<6, 1>(row, panel),
+            7 => self.tile::<7, 1>(row, panel),
+            _ => self.tile::<8, 1>(row, panel),
         }
         now
     }
 
-    /// `R` rows from `row` times `taken` of `P` panels; a panel that is not there is another's twin.
-    #[inline(always)]
-    fn tile<S: Lanes, const R: usize, const P: usize>(
-        &mut self,
-        simd: S,
-        row: usize,
-        taken: usize,
-        y: &mut [&mut [f32]],
-    ) {
+    /// `R` rows from `row` times `P` panels from `panel`.
+    fn tile<const R: usize, const P: usize>(&mut self, row: usize, panel: usize) {
         let Inputs { x, sums, width } = self.inputs;
-        let panels: [&[F]; P] =
-            std::array::from_fn(|p| &self.weights[p.min(taken - 1) * self.blocks..][..self.blocks]);
-        let x: [&[f32]; R] = std::array::from_fn(|r| &x[(row + r) * width..][..width]);
         let subs = width / F::SUB;
-        let sums: [&[f32]; R] = std::array::from_fn(|r| {
+        let sums = |r| {
             if F::SHIFTED {
                 &sums[(row + r) * subs..][..subs]
             } else {
                 &[]
             }
-        });
-        let all = if F::SCALED {
-            scaled(simd, panels, x, sums)
-        } else {
-            floats(simd, panels, x)
         };
-        for (r, all) in all.into_iter().enumerate() {
-            for (p, sums) in all.into_iter().take(taken).enumerate() {
-                let to = &mut y[row + r][self.first + p * WIDE..];
-                let outputs = to.len().min(WIDE);
-                to[..outputs].copy_from_slice(&simd.lanes(sums)[..outputs]);
+        let all = self.isa.run(Tile::<F, R, P> {
+            panels: std::array::from_fn(|p| &self.weights[(panel + p) * self.blocks..]),
+            blocks: self.blocks,
+            x: std::array::from_fn(|r| &x[(row + r) * width..][..width]),
+            sums: std::array::from_fn(sums),
+            fetches: row == 0,
+        });
+        for (r, all) in all.iter().enumerate() {
+            let y = &mut self.y[row + r][panel * PANEL..];
+            for (sums, y) in all.as_flattened().iter().zip(y.chunks_mut(HALF)) {
+                y.copy_from_slice(&sums[..y.len()]);
             }
         }
     }
 }
 
-/// Columns whose products are added up before they are added to the sum: rounding errors grow with these
-/// and with their number, not with the width.
-const RUN: usize = 8;
+/// `R` rows times `P` panels.
+struct Tile<'a, F, const R: usize, const P: usize> {
+    /// Each from its first block to the last of the task: what follows a panel is read next.
+    panels: [&'a [Panel<F>]; P],
+    /// Blocks of a panel.
+    blocks: usize,
+    x: [&'a [f32]; R],
+    sums: [&'a [f32]; R],
+    /// Whether memory is asked for what comes next; other rows may have done so.
+    fetches: bool,
+}
 
-/// Column by column, run by run.
-#[inline(always)]
-fn floats<S: Lanes, F: Panel, const R: usize, const P: usize>(
-    simd: S,
-    panels: [&[F]; P],
-    x: [&[f32]; R],
-) -> [[S::Sixteen; P]; R] {
-    let (zero, one) = (simd.splat(0.0), simd.splat(1.0));
-    let mut acc = [[zero; P]; R];
-    let width = x[0].len();
-    for from in (0..width).step_by(RUN) {
-        let columns = RUN.min(width - from);
-        let panels = panels.map(|panel| &panel[from..][..columns]);
-        let x = x.map(|x| &x[from..][..columns]);
-        let mut part = [[zero; P]; R];
-        for k in 0..columns {
+impl<F: Half, const R: usize, const P: usize> Kernel for Tile<'_, F, R, P> {
+    type Output = [[[[f32; HALF]; 2]; P]; R];
+
+    #[inline(always)]
+    fn run<S: Lanes>(self, simd: S) -> Self::Output {
+        let all = if F::SCALED {
+            self.scaled(simd)
+        } else {
+            self.floats(simd)
+        };
+        let mut out = [[[[0.0; HALF]; 2]; P]; R];
+        for r in 0..R {
             for p in 0..P {
-                let [w, _] = panels[p][k].weights(simd, 0, 0);
-                for r in 0..R {
-                    part[r][p] = simd.fma(w, simd.splat(x[r][k]), part[r][p]);
+                for h in 0..2 {
+                    out[r][p][h] = simd.lanes(all[r][p][h]);
                 }
             }
         }
-        for r in 0..R {
-            for p in 0..P {
-                acc[r][p] = simd.fma(part[r][p], one, acc[r][p]);
+        out
+    }
+}
+
+/// Sums of `R` rows and `P` panels.
+type Sums<S, const R: usize, const P: usize> = [[[<S as Lanes>::Sixteen; 2]; P]; R];
+
+/// Columns whose products are added up before they are added to the sum: rounding errors grow with these
+/// and with their number, not with the width.
+const RUN: usize = 32;
+
+/// Bytes between what is computed and what is fetched: what memory delivers while it is waited for.
+const AHEAD: usize = 4096;
+
+impl<F: Half, const R: usize, const P: usize> Tile<'_, F, R, P> {
+    /// Blocks to fetch ahead.
+    const BLOCKS: usize = AHEAD.div_ceil(size_of::<Panel<F>>());
+
+    /// Asks for a sub of the block that is due some time after block `b` of panel `p`.
+    #[inline(always)]
+    fn fetch(&self, p: usize, b: usize, sub: usize) {
+        if let Some(panel) = self.panels[p].get(b + Self::BLOCKS) {
+            panel[0].fetch(sub);
+            // Two narrow ones share a line.
+            if size_of::<F>() >= LINE {
+                panel[1].fetch(sub);
             }
         }
     }
-    acc
-}
 
-/// Sub by sub: the sum over a sub's columns, times its scale, plus its summand times the sum of the
-/// activations.
-#[inline(always)]
-fn scaled<S: Lanes, F: Panel, const R: usize, const P: usize>(
-    simd: S,
-    panels: [&[F]; P],
-    x: [&[f32]; R],
-    sums: [&[f32]; R],
-) -> [[S::Sixteen; P]; R] {
-    let zero = simd.splat(0.0);
-    let mut acc = [[zero; P]; R];
-    for b in 0..panels[0].len() {
-        let block: [&F; P] = panels.map(|panel| &panel[b]);
-        for sub in 0..F::SUBS {
-            let at = b * F::SUBS + sub;
-            let x: [&[f32]; R] = x.map(|x| &x[at * F::SUB..][..F::SUB]);
-            let mut part = [[zero; P]; R];
-            let half = if F::PAIRS { F::SUB / 2 } else { F::SUB };
-            for j in 0..half {
+    /// Column by column, run by run.
+    #[inline(always)]
+    fn floats<S: Lanes>(&self, simd: S) -> Sums<S, R, P> {
+        let mut acc = [[[simd.splat(0.0); 2]; P]; R];
+        let runs = self.blocks / RUN;
+        let whole = self.panels.map(|panel| &panel.as_chunks::<RUN>().0[..runs]);
+        let x_whole = self.x.map(|x| &x.as_chunks::<RUN>().0[..runs]);
+        for run in 0..runs {
+            if self.fetches {
                 for p in 0..P {
-                    let [low, high] = block[p].weights(simd, sub, j);
-                    for r in 0..R {
-                        part[r][p] = simd.fma(low, simd.splat(x[r][j]), part[r][p]);
-                        if F::PAIRS {
-                            part[r][p] = simd.fma(high, simd.splat(x[r][j + half]), part[r][p]);
+                    for k in 0..RUN {
+                        self.fetch(p, run * RUN + k, 0);
+                    }
+                }
+            }
+            let panels: [&[Panel<F>]; P] = std::array::from_fn(|p| &whole[p][run][..]);
+            let x: [&[f32]; R] = std::array::from_fn(|r| &x_whole[r][run][..]);
+            add_run(simd, &mut acc, panels, x);
+        }
+        let rest = runs * RUN..self.blocks;
+        if !rest.is_empty() {
+            let panels = self.panels.map(|panel| &panel[rest.clone()]);
+            add_run(simd, &mut acc, panels, self.x.map(|x| &x[rest.clone()]));
+        }
+        acc
+    }
+
+    /// Sub by sub: the sum over a sub's columns, times its scale, plus its summand times the sum of the
+    /// activations.
+    #[inline(always)]
+    fn scaled<S: Lanes>(&self, simd: S) -> Sums<S, R, P> {
+        let zero = simd.splat(0.0);
+        let mut acc = [[[zero; 2]; P]; R];
+        for b in 0..self.blocks {
+            let block: [&Panel<F>; P] = self.panels.map(|panel| &panel[b]);
+            for sub in 0..F::SUBS {
+                let at = b * F::SUBS + sub;
+                let x: [&[f32]; R] = self.x.map(|x| &x[at * F::SUB..][..F::SUB]);
+                let mut part = [[[zero; 2]; P]; R];
+                let columns = if F::PAIRS { F::SUB / 2 } else { F::SUB };
+                if self.fetches {
+                    for p in 0..P {
+                        self.fetch(p, b, sub);
+                    }
+                }
+                for j in 0..columns {
+                    for p in 0..P {
+                        for h in 0..2 {
+                            let [low, high] = block[p][h].weights(simd, sub, j);
+                            for r in 0..R {
+                                part[r][p][h] = simd.fma(low, simd.splat(x[r][j]), part[r][p][h]);
+                                if F::PAIRS {
+                                    let x = simd.splat(x[r][j + columns]);
+                                    part[r][p][h] = simd.fma(high, x, part[r][p][h]);
+                                }
+                            }
+                        }
+                    }
+                }
+                for p in 0..P {
+                    for h in 0..2 {
+                        let scale = block[p][h].scale(simd, sub);
+                        for r in 0..R {
+                            acc[r][p][h] = simd.fma(scale, part[r][p][h], acc[r][p][h]);
+                        }
+                        if F::SHIFTED {
+                            let shift = block[p][h].shift(simd, sub);
+                            for r in 0..R {
+                                let sum = simd.splat(self.sums[r][at]);
+                                acc[r][p][h] = simd.fma(shift, sum, acc[r][p][h]);
+                            }
                         }
                     }
                 }
             }
-            for p in 0..P {
-                let scale = block[p].scale(simd, sub);
+        }
+        acc
+    }
+}
+
+/// Adds the products of some columns, added up by themselves.
+#[inline(always)]
+fn add_run<S: Lanes, F: Half, const R: usize, const P: usize>(
+    simd: S,
+    acc: &mut Sums<S, R, P>,
+    panels: [&[Panel<F>]; P],
+    x: [&[f32]; R],
+) {
+    let columns = x[0].len();
+    let panels = panels.map(|panel| &panel[..columns]);
+    let x = x.map(|x| &x[..columns]);
+    let mut part = [[[simd.splat(0.0); 2]; P]; R];
+    for k in 0..columns {
+        for p in 0..P {
+            for h in 0..2 {
+                let [w, _] = panels[p][k][h].weights(simd, 0, 0);
                 for r in 0..R {
-                    acc[r][p] = simd.fma(scale, part[r][p], acc[r][p]);
-                }
-                if F::SHIFTED {
-                    let shift = block[p].shift(simd, sub);
-                    for r in 0..R {
-                        acc[r][p] = simd.fma(shift, simd.splat(sums[r][at]), acc[r][p]);
-                    }
+                    part[r][p][h] = simd.fma(w, simd.splat(x[r][k]), part[r][p][h]);
                 }
             }
         }
     }
-    acc
+    for r in 0..R {
+        for p in 0..P {
+            for h in 0..2 {
+                acc[r][p][h] = simd.plus(acc[r][p][h], part[r][p][h]);
+            }
+        }
+    }
 }
