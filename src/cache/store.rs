@@ -1,6 +1,6 @@
 //! Where keys and values lie.
 
-use std::ops::{Deref, DerefMut};
+use std::ops::{Deref, DerefMut, Range};
 
 use candle_core::{DType, Device, Tensor};
 
@@ -27,7 +27,7 @@ pub(super) struct Layer {
 #[derive(Debug)]
 pub(super) struct Lines {
     values: Vec<f32>,
-    from: usize,
+    place: Range<usize>,
 }
 
 impl Lines {
@@ -35,7 +35,8 @@ impl Lines {
         const LINE: usize = 64;
         let values = vec![0.0; count + LINE / size_of::<f32>()];
         let from = values.as_ptr().align_offset(LINE).min(values.len() - count);
-        Self { values, from }
+        let place = from..from + count;
+        Self { values, place }
     }
 }
 
@@ -43,13 +44,13 @@ impl Deref for Lines {
     type Target = [f32];
 
     fn deref(&self) -> &[f32] {
-        &self.values[self.from..]
+        &self.values[self.place.clone()]
     }
 }
 
 impl DerefMut for Lines {
     fn deref_mut(&mut self) -> &mut [f32] {
-        &mut self.values[self.from..]
+        &mut self.values[self.place.clone()]
     }
 }
 
