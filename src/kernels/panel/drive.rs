@@ -13,111 +13,116 @@ pub(in crate::kernels) struct Inputs<'a> {
     pub(in crate::kernels) width: usize,
 }
 
-impl Inputs<'_> {
-    fn rows(&self) -> usize {
-        self.x.len() / self.width
-    }
-}
-
 /// All rows times the panels of `weights`; `y[r]` takes row `r`'s outputs, the last panel's cut off.
+///
+/// The rows of a panel are shared out to as few tiles as registers allow.
 pub(in crate::kernels) fn drive<F: Half>(
     isa: Isa,
     weights: &[Panel<F>],
     inputs: Inputs<'_>,
     y: &mut [&mut [f32]],
 ) {
+    let rows = inputs.x.len() / inputs.width;
     let blocks = inputs.width / (F::SUB * F::SUBS);
-    let panels = weights.len() / blocks;
-    let mut task = Task {
-        isa,
-        weights,
-        blocks,
-        inputs,
-        y,
-    };
-    let mut panel = 0;
-    while panel < panels {
-        let mut row = 0;
-        while row < inputs.rows() {
-            row += task.rows(row, panel);
+    let tiles = rows.div_ceil(if isa.is_wide() { 8 } else { 3 });
+    for panel in 0..weights.len() / blocks {
+        let mut task = Task {
+            isa,
+            weights: &weights[panel * blocks..],
+            blocks,
+            inputs,
+            first: panel * PANEL,
+            y,
+        };
+        for tile in 0..tiles {
+            let row = tile * rows / tiles;
+            let ahead = Ahead::of::<F>((tile, tiles), blocks);
+            match (tile + 1) * rows / tiles - row {
+                1 => task.tile::<1>(row, ahead),
+                2 => task.tile::<2>(row, ahead),
+                3 => task.tile::<3>(row, ahead),
+                4 => task.tile::<4>(row, ahead),
+                5 => task.tile::<5>(row, ahead),
+                6 => task.tile::<6>(row, ahead),
+                7 => task.tile::<7>(row, ahead),
+                _ => task.tile::<8>(row, ahead),
+            }
         }
-        panel += 1;
+    }
+}
+
+/// Which blocks memory is asked for while others are computed: those in so many bytes where a panel is
+/// read once, else the next panel's, by each tile as many.
+#[derive(Clone, Copy)]
+struct Ahead {
+    /// The first block that is asked for.
+    from: usize,
+    /// Blocks that are computed for each that is asked for.
+    pace: usize,
+}
+
+impl Ahead {
+    /// What memory delivers while it is waited for, and as much again.
+    const BYTES: usize = 4096;
+
+    fn of<F: Half>((tile, tiles): (usize, usize), blocks: usize) -> Self {
+        let (from, pace) = if tiles == 1 {
+            (Self::BYTES.div_ceil(size_of::<Panel<F>>()), 1)
+        } else {
+            (blocks + tile * blocks / tiles, tiles)
+        };
+        Self { from, pace }
     }
 }
 
 struct Task<'a, 'y, F> {
     isa: Isa,
+    /// From the panel on.
     weights: &'a [Panel<F>],
+    /// Blocks of a panel.
     blocks: usize,
     inputs: Inputs<'a>,
+    /// Place of the panel's outputs.
+    first: usize,
     y: &'a mut [&'y mut [f32]],
 }
 
 impl<F: Half> Task<'_, '_, F> {
-    /// A tile of as many rows from `row` on as registers hold, and how many those are.
-    fn rows(&mut self, row: usize, panel: usize) -> usize {
-        let left = self.inputs.rows() - row;
-        let most = match (self.isa.is_wide(), F::SCALED) {
-            (true, true) => 8,
-            // The run of a float has sums of its own.
-            (true, false) => 8,
-            (false, _) => 3,
-        };
-        let now = left.div_ceil(left.div_ceil(most));
-        match now {
-            1 => self.tile::<1, 1>(row, panel),
-            2 => self.tile::<2, 1>(row, panel),
-            3 => self.tile::<3, 1>(row, panel),
-            4 => self.tile::<4, 1>(row, panel),
-            5 => self.tile::<5, 1>(row, panel),
-            6 => self.tile::<6, 1>(row, panel),
-            7 => self.tile::<7, 1>(row, panel),
-            _ => self.tile::<8, 1>(row, panel),
-        }
-        now
-    }
-
-    /// `R` rows from `row` times `P` panels from `panel`.
-    fn tile<const R: usize, const P: usize>(&mut self, row: usize, panel: usize) {
+    /// `R` rows from `row`.
+    fn tile<const R: usize>(&mut self, row: usize, ahead: Ahead) {
         let Inputs { x, sums, width } = self.inputs;
-        let subs = width / F::SUB;
-        let sums = |r| {
-            if F::SHIFTED {
-                &sums[(row + r) * subs..][..subs]
-            } else {
-                &[]
-            }
-        };
-        let all = self.isa.run(Tile::<F, R, P> {
-            panels: std::array::from_fn(|p| &self.weights[(panel + p) * self.blocks..]),
+        let subs = if F::SHIFTED { width / F::SUB } else { 0 };
+        let all = self.isa.run(Tile::<F, R> {
+            weights: self.weights,
             blocks: self.blocks,
             x: std::array::from_fn(|r| &x[(row + r) * width..][..width]),
-            sums: std::array::from_fn(sums),
-            fetches: row == 0,
+            sums: std::array::from_fn(|r| &sums[(row + r) * subs..][..subs]),
+            ahead,
         });
-        for (r, all) in all.iter().enumerate() {
-            let y = &mut self.y[row + r][panel * PANEL..];
-            for (sums, y) in all.as_flattened().iter().zip(y.chunks_mut(HALF)) {
+        for (sums, y) in all.iter().zip(&mut self.y[row..]) {
+            for (sums, y) in sums.iter().zip(y[self.first..].chunks_mut(HALF)) {
                 y.copy_from_slice(&sums[..y.len()]);
             }
         }
     }
 }
 
-/// `R` rows times `P` panels.
-struct Tile<'a, F, const R: usize, const P: usize> {
-    /// Each from its first block to the last of the task: what follows a panel is read next.
-    panels: [&'a [Panel<F>]; P],
-    /// Blocks of a panel.
+/// `R` rows times a panel.
+struct Tile<'a, F, const R: usize> {
+    /// The panel and what follows it in memory.
+    weights: &'a [Panel<F>],
+    /// Blocks of the panel.
     blocks: usize,
     x: [&'a [f32]; R],
     sums: [&'a [f32]; R],
-    /// Whether memory is asked for what comes next; other rows may have done so.
-    fetches: bool,
+    ahead: Ahead,
 }
 
-impl<F: Half, const R: usize, const P: usize> Kernel for Tile<'_, F, R, P> {
-    type Output = [[[[f32; HALF]; 2]; P]; R];
+/// A value for each half of a panel and each of `R` rows.
+type Halves<S, const R: usize> = [[<S as Lanes>::Sixteen; 2]; R];
+
+impl<F: Half, const R: usize> Kernel for Tile<'_, F, R> {
+    type Output = [[[f32; HALF]; 2]; R];
 
     #[inline(always)]
     fn run<S: Lanes>(self, simd: S) -> Self::Output {
@@ -126,36 +131,29 @@ impl<F: Half, const R: usize, const P: usize> Kernel for Tile<'_, F, R, P> {
         } else {
             self.floats(simd)
         };
-        let mut out = [[[[0.0; HALF]; 2]; P]; R];
+        let mut out = [[[0.0; HALF]; 2]; R];
         for r in 0..R {
-            for p in 0..P {
-                for h in 0..2 {
-                    out[r][p][h] = simd.lanes(all[r][p][h]);
-                }
+            for h in 0..2 {
+                out[r][h] = simd.lanes(all[r][h]);
             }
         }
         out
     }
 }
 
-/// Sums of `R` rows and `P` panels.
-type Sums<S, const R: usize, const P: usize> = [[[<S as Lanes>::Sixteen; 2]; P]; R];
-
 /// Columns whose products are added up before they are added to the sum: rounding errors grow with these
 /// and with their number, not with the width.
 const RUN: usize = 32;
 
-/// Bytes between what is computed and what is fetched: what memory delivers while it is waited for.
-const AHEAD: usize = 4096;
-
-impl<F: Half, const R: usize, const P: usize> Tile<'_, F, R, P> {
-    /// Blocks to fetch ahead.
-    const BLOCKS: usize = AHEAD.div_ceil(size_of::<Panel<F>>());
-
-    /// Asks for a sub of the block that is due some time after block `b` of panel `p`.
+impl<F: Half, const R: usize> Tile<'_, F, R> {
+    /// Asks memory for what is due by the time that `count` blocks from `b` on are computed.
     #[inline(always)]
-    fn fetch(&self, p: usize, b: usize, sub: usize) {
-        if let Some(panel) = self.panels[p].get(b + Self::BLOCKS) {
+    fn fetch(&self, b: usize, count: usize, sub: usize) {
+        let Ahead { from, pace } = self.ahead;
+        for b in from + b / pace..from + (b + count) / pace {
+            let Some(panel) = self.weights.get(b) else {
+                break;
+            };
             panel[0].fetch(sub);
             // Two narrow ones share a line.
             if size_of::<F>() >= LINE {
@@ -166,27 +164,21 @@ impl<F: Half, const R: usize, const P: usize> Tile<'_, F, R, P> {
 
     /// Column by column, run by run.
     #[inline(always)]
-    fn floats<S: Lanes>(&self, simd: S) -> Sums<S, R, P> {
-        let mut acc = [[[simd.splat(0.0); 2]; P]; R];
+    fn floats<S: Lanes>(&self, simd: S) -> Halves<S, R> {
+        let mut acc = [[simd.splat(0.0); 2]; R];
         let runs = self.blocks / RUN;
-        let whole = self.panels.map(|panel| &panel.as_chunks::<RUN>().0[..runs]);
-        let x_whole = self.x.map(|x| &x.as_chunks::<RUN>().0[..runs]);
+        let panel = &self.weights.as_chunks::<RUN>().0[..runs];
+        let x = self.x.map(|x| &x.as_chunks::<RUN>().0[..runs]);
         for run in 0..runs {
-            if self.fetches {
-                for p in 0..P {
-                    for k in 0..RUN {
-                        self.fetch(p, run * RUN + k, 0);
-                    }
-                }
-            }
-            let panels: [&[Panel<F>]; P] = std::array::from_fn(|p| &whole[p][run][..]);
-            let x: [&[f32]; R] = std::array::from_fn(|r| &x_whole[r][run][..]);
-            add_run(simd, &mut acc, panels, x);
+            self.fetch(run * RUN, RUN, 0);
+            let x: [&[f32]; R] = std::array::from_fn(|r| &x[r][run][..]);
+            add_run(simd, &mut acc, &panel[run], x);
         }
         let rest = runs * RUN..self.blocks;
         if !rest.is_empty() {
-            let panels = self.panels.map(|panel| &panel[rest.clone()]);
-            add_run(simd, &mut acc, panels, self.x.map(|x| &x[rest.clone()]));
+            self.fetch(rest.start, rest.len(), 0);
+            let x = self.x.map(|x| &x[rest.clone()]);
+            add_run(simd, &mut acc, &self.weights[rest], x);
         }
         acc
     }
@@ -194,47 +186,37 @@ impl<F: Half, const R: usize, const P: usize> Tile<'_, F, R, P> {
     /// Sub by sub: the sum over a sub's columns, times its scale, plus its summand times the sum of the
     /// activations.
     #[inline(always)]
-    fn scaled<S: Lanes>(&self, simd: S) -> Sums<S, R, P> {
+    fn scaled<S: Lanes>(&self, simd: S) -> Halves<S, R> {
         let zero = simd.splat(0.0);
-        let mut acc = [[[zero; 2]; P]; R];
-        for b in 0..self.blocks {
-            let block: [&Panel<F>; P] = self.panels.map(|panel| &panel[b]);
+        let mut acc = [[zero; 2]; R];
+        let columns = if F::PAIRS { F::SUB / 2 } else { F::SUB };
+        for (b, block) in self.weights[..self.blocks].iter().enumerate() {
             for sub in 0..F::SUBS {
+                self.fetch(b, 1, sub);
                 let at = b * F::SUBS + sub;
                 let x: [&[f32]; R] = self.x.map(|x| &x[at * F::SUB..][..F::SUB]);
-                let mut part = [[[zero; 2]; P]; R];
-                let columns = if F::PAIRS { F::SUB / 2 } else { F::SUB };
-                if self.fetches {
-                    for p in 0..P {
-                        self.fetch(p, b, sub);
-                    }
-                }
+                let mut part = [[zero; 2]; R];
                 for j in 0..columns {
-                    for p in 0..P {
-                        for h in 0..2 {
-                            let [low, high] = block[p][h].weights(simd, sub, j);
-                            for r in 0..R {
-                                part[r][p][h] = simd.fma(low, simd.splat(x[r][j]), part[r][p][h]);
-                                if F::PAIRS {
-                                    let x = simd.splat(x[r][j + columns]);
-                                    part[r][p][h] = simd.fma(high, x, part[r][p][h]);
-                                }
+                    for h in 0..2 {
+                        let [low, high] = block[h].weights(simd, sub, j);
+                        for r in 0..R {
+                            part[r][h] = simd.fma(low, simd.splat(x[r][j]), part[r][h]);
+                            if F::PAIRS {
+                                let x = simd.splat(x[r][j + columns]);
+                                part[r][h] = simd.fma(high, x, part[r][h]);
                             }
                         }
                     }
                 }
-                for p in 0..P {
-                    for h in 0..2 {
-                        let scale = block[p][h].scale(simd, sub);
+                for h in 0..2 {
+                    let scale = block[h].scale(simd, sub);
+                    for r in 0..R {
+                        acc[r][h] = simd.fma(scale, part[r][h], acc[r][h]);
+                    }
+                    if F::SHIFTED {
+                        let shift = block[h].shift(simd, sub);
                         for r in 0..R {
-                            acc[r][p][h] = simd.fma(scale, part[r][p][h], acc[r][p][h]);
-                        }
-                        if F::SHIFTED {
-                            let shift = block[p][h].shift(simd, sub);
-                            for r in 0..R {
-                                let sum = simd.splat(self.sums[r][at]);
-                                acc[r][p][h] = simd.fma(shift, sum, acc[r][p][h]);
-                            }
+                            acc[r][h] = simd.fma(shift, simd.splat(self.sums[r][at]), acc[r][h]);
                         }
                     }
                 }
@@ -246,31 +228,26 @@ impl<F: Half, const R: usize, const P: usize> Tile<'_, F, R, P> {
 
 /// Adds the products of some columns, added up by themselves.
 #[inline(always)]
-fn add_run<S: Lanes, F: Half, const R: usize, const P: usize>(
+fn add_run<S: Lanes, F: Half, const R: usize>(
     simd: S,
-    acc: &mut Sums<S, R, P>,
-    panels: [&[Panel<F>]; P],
+    acc: &mut Halves<S, R>,
+    panel: &[Panel<F>],
     x: [&[f32]; R],
 ) {
-    let columns = x[0].len();
-    let panels = panels.map(|panel| &panel[..columns]);
+    let columns = panel.len();
     let x = x.map(|x| &x[..columns]);
-    let mut part = [[[simd.splat(0.0); 2]; P]; R];
+    let mut part = [[simd.splat(0.0); 2]; R];
     for k in 0..columns {
-        for p in 0..P {
-            for h in 0..2 {
-                let [w, _] = panels[p][k][h].weights(simd, 0, 0);
-                for r in 0..R {
-                    part[r][p][h] = simd.fma(w, simd.splat(x[r][k]), part[r][p][h]);
-                }
+        for h in 0..2 {
+            let [w, _] = panel[k][h].weights(simd, 0, 0);
+            for r in 0..R {
+                part[r][h] = simd.fma(w, simd.splat(x[r][k]), part[r][h]);
             }
         }
     }
     for r in 0..R {
-        for p in 0..P {
-            for h in 0..2 {
-                acc[r][p][h] = simd.plus(acc[r][p][h], part[r][p][h]);
-            }
+        for h in 0..2 {
+            acc[r][h] = simd.plus(acc[r][h], part[r][h]);
         }
     }
 }
