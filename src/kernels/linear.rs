@@ -14,7 +14,7 @@ use super::{
 };
 
 /// Parallel tasks a thread: enough that one which is held up holds nothing else up.
-const TASKS: usize = 4;
+const TASKS: usize = 2;
 
 /// A weight matrix `[outputs, width]` in its storage format, packed thirty-two outputs wide.
 #[derive(Clone, Debug)]
@@ -289,13 +289,9 @@ impl Tile<'_> {
 
     fn panels<F: Half>(&mut self, isa: Isa, panels: &[Panel<F>]) {
         let blocks = self.inputs.width / (F::SUB * F::SUBS);
-        let count = self.y[0].len().div_ceil(PANEL);
-        drive(
-            isa,
-            &panels[self.first * blocks..][..count * blocks],
-            self.inputs,
-            &mut self.y,
-        );
+        // What follows the task's panels is fetched ahead for whoever comes next.
+        let panels = &panels[self.first * blocks..];
+        drive(isa, panels, self.inputs, &mut self.y);
     }
 
     /// A panel at a time, as floats.

@@ -13,7 +13,8 @@ pub(in crate::kernels) struct Inputs<'a> {
     pub(in crate::kernels) width: usize,
 }
 
-/// All rows times the panels of `weights`; `y[r]` takes row `r`'s outputs, the last panel's cut off.
+/// All rows times the first panels of `weights`, as many as `y` has room for; `y[r]` takes row `r`'s
+/// outputs, the last panel's cut off.
 ///
 /// The rows of a panel are shared out to as few tiles as registers allow.
 pub(in crate::kernels) fn drive<F: Half>(
@@ -25,7 +26,7 @@ pub(in crate::kernels) fn drive<F: Half>(
     let rows = inputs.x.len() / inputs.width;
     let blocks = inputs.width / (F::SUB * F::SUBS);
     let tiles = rows.div_ceil(if isa.is_wide() { 8 } else { 3 });
-    for panel in 0..weights.len() / blocks {
+    for panel in 0..y[0].len().div_ceil(PANEL) {
         let mut task = Task {
             isa,
             weights: &weights[panel * blocks..],
@@ -143,23 +144,15 @@ impl<F: Half, const R: usize> Kernel for Tile<'_, F, R> {
 
 /// Columns whose products are added up before they are added to the sum: rounding errors grow with these
 /// and with their number, not with the width.
-const RUN: usize = 32;
+const RUN: usize = 16;
 
 impl<F: Half, const R: usize> Tile<'_, F, R> {
-    /// Asks memory for what is due by the time that `count` blocks from `b` on are computed.
+    /// What memory is asked for while `count` blocks from `b` on are computed.
     #[inline(always)]
-    fn fetch(&self, b: usize, count: usize, sub: usize) {
+    fn ahead(&self, b: usize, count: usize) -> &[Panel<F>] {
         let Ahead { from, pace } = self.ahead;
-        for b in from + b / pace..from + (b + count) / pace {
-            let Some(panel) = self.weights.get(b) else {
-                break;
-            };
-            panel[0].fetch(sub);
-            // Two narrow ones share a line.
-            if size_of::<F>() >= LINE {
-                panel[1].fetch(sub);
-            }
-        }
+        let (from, to) = (from + b / pace, from + (b + count) / pace);
+        self.weights.get(from..to).unwrap_or_default()
     }
 
     /// Column by column, run by run.
@@ -170,15 +163,14 @@ impl<F: Half, const R: usize> Tile<'_, F, R> {
         let panel = &self.weights.as_chunks::<RUN>().0[..runs];
         let x = self.x.map(|x| &x.as_chunks::<RUN>().0[..runs]);
         for run in 0..runs {
-            self.fetch(run * RUN, RUN, 0);
             let x: [&[f32]; R] = std::array::from_fn(|r| &x[r][run][..]);
-            add_run(simd, &mut acc, &panel[run], x);
+            let ahead = self.ahead(run * RUN, RUN);
+            add_run(simd, &mut acc, &panel[run], x, ahead);
         }
         let rest = runs * RUN..self.blocks;
         if !rest.is_empty() {
-            self.fetch(rest.start, rest.len(), 0);
             let x = self.x.map(|x| &x[rest.clone()]);
-            add_run(simd, &mut acc, &self.weights[rest], x);
+            add_run(simd, &mut acc, &self.weights[rest], x, &[]);
         }
         acc
     }
@@ -192,7 +184,9 @@ impl<F: Half, const R: usize> Tile<'_, F, R> {
         let columns = if F::PAIRS { F::SUB / 2 } else { F::SUB };
         for (b, block) in self.weights[..self.blocks].iter().enumerate() {
             for sub in 0..F::SUBS {
-                self.fetch(b, 1, sub);
+                for panel in self.ahead(b, 1) {
+                    fetch(panel, sub);
+                }
                 let at = b * F::SUBS + sub;
                 let x: [&[f32]; R] = self.x.map(|x| &x[at * F::SUB..][..F::SUB]);
                 let mut part = [[zero; 2]; R];
@@ -215,14 +209,24 @@ impl<F: Half, const R: usize> Tile<'_, F, R> {
                     }
                     if F::SHIFTED {
                         let shift = block[h].shift(simd, sub);
-                        for r in 0..R {
-                            acc[r][h] = simd.fma(shift, simd.splat(self.sums[r][at]), acc[r][h]);
+                        for (acc, sums) in acc.iter_mut().zip(&self.sums) {
+                            acc[h] = simd.fma(shift, simd.splat(sums[at]), acc[h]);
                         }
                     }
                 }
             }
         }
         acc
+    }
+}
+
+/// Asks memory for sub `sub` of a block.
+#[inline(always)]
+fn fetch<F: Half>(panel: &Panel<F>, sub: usize) {
+    panel[0].fetch(sub);
+    // Two narrow ones share a line.
+    if size_of::<F>() >= LINE {
+        panel[1].fetch(sub);
     }
 }
 
@@ -233,11 +237,15 @@ fn add_run<S: Lanes, F: Half, const R: usize>(
     acc: &mut Halves<S, R>,
     panel: &[Panel<F>],
     x: [&[f32]; R],
+    ahead: &[Panel<F>],
 ) {
     let columns = panel.len();
     let x = x.map(|x| &x[..columns]);
     let mut part = [[simd.splat(0.0); 2]; R];
     for k in 0..columns {
+        if let Some(panel) = ahead.get(k) {
+            fetch(panel, 0);
+        }
         for h in 0..2 {
             let [w, _] = panel[k][h].weights(simd, 0, 0);
             for r in 0..R {

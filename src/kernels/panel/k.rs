@@ -49,6 +49,11 @@ impl Half for Q4K {
 
     #[inline(always)]
     fn fetch(&self, sub: usize) {
+        if sub == 0 {
+            fetch(&self.d);
+            fetch(self.scales.as_flattened());
+            fetch(self.mins.as_flattened());
+        }
         fetch(self.q[sub].as_flattened());
     }
 }
@@ -78,6 +83,10 @@ impl Half for Q6K {
 
     #[inline(always)]
     fn fetch(&self, sub: usize) {
+        if sub == 0 {
+            fetch(&self.d);
+            fetch(self.scales.as_flattened());
+        }
         fetch(self.q[sub].as_flattened());
     }
 }

@@ -44,6 +44,7 @@ impl Half for Q40 {
 
     #[inline(always)]
     fn fetch(&self, _: usize) {
+        fetch(&self.d);
         fetch(self.q.as_flattened());
     }
 }
@@ -72,6 +73,7 @@ impl Half for Q41 {
 
     #[inline(always)]
     fn fetch(&self, _: usize) {
+        fetch(&self.d);
         fetch(self.q.as_flattened());
     }
 }

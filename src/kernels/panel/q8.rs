@@ -36,6 +36,7 @@ impl Half for Q80 {
 
     #[inline(always)]
     fn fetch(&self, _: usize) {
+        fetch(&self.d);
         fetch(self.q.as_flattened());
     }
 }
