@@ -161,15 +161,14 @@ impl<F: Half, const R: usize> Tile<'_, F, R> {
         let mut acc = [[simd.splat(0.0); 2]; R];
         let runs = self.blocks / RUN;
         let panel = &self.weights.as_chunks::<RUN>().0[..runs];
-        let x = self.x.map(|x| &x.as_chunks::<RUN>().0[..runs]);
-        for run in 0..runs {
-            let x: [&[f32]; R] = std::array::from_fn(|r| &x[r][run][..]);
+        for (run, panel) in panel.iter().enumerate() {
+            let x = cut(self.x, run * RUN, RUN);
             let ahead = self.ahead(run * RUN, RUN);
-            add_run(simd, &mut acc, &panel[run], x, ahead);
+            add_run(simd, &mut acc, panel, x, ahead);
         }
         let rest = runs * RUN..self.blocks;
         if !rest.is_empty() {
-            let x = self.x.map(|x| &x[rest.clone()]);
+            let x = cut(self.x, rest.start, rest.len());
             add_run(simd, &mut acc, &self.weights[rest], x, &[]);
         }
         acc
@@ -188,7 +187,7 @@ impl<F: Half, const R: usize> Tile<'_, F, R> {
                     fetch(panel, sub);
                 }
                 let at = b * F::SUBS + sub;
-                let x: [&[f32]; R] = self.x.map(|x| &x[at * F::SUB..][..F::SUB]);
+                let x = cut(self.x, at * F::SUB, F::SUB);
                 let mut part = [[zero; 2]; R];
                 for j in 0..columns {
                     for h in 0..2 {
@@ -220,6 +219,15 @@ impl<F: Half, const R: usize> Tile<'_, F, R> {
     }
 }
 
+/// `count` columns of every row. A loop, because `map` is not always inlined.
+#[inline(always)]
+fn cut<const R: usize>(mut x: [&[f32]; R], from: usize, count: usize) -> [&[f32]; R] {
+    for x in &mut x {
+        *x = &x[from..][..count];
+    }
+    x
+}
+
 /// Asks memory for sub `sub` of a block.
 #[inline(always)]
 fn fetch<F: Half>(panel: &Panel<F>, sub: usize) {
@@ -240,7 +248,7 @@ fn add_run<S: Lanes, F: Half, const R: usize>(
     ahead: &[Panel<F>],
 ) {
     let columns = panel.len();
-    let x = x.map(|x| &x[..columns]);
+    let x = cut(x, 0, columns);
     let mut part = [[simd.splat(0.0); 2]; R];
     for k in 0..columns {
         if let Some(panel) = ahead.get(k) {
