@@ -1,11 +1,12 @@
-//! The whole engine on the tiny target: what the round costs around the model.
+//! `cpu/engine`: the whole engine on the tiny target, what the round costs around the model.
+//! `cpu/round`: one round that checks four drafts a sequence, and its twin without drafts.
 
-use std::sync::Arc;
+use std::{path::Path, sync::Arc};
 
-use criterion::{Criterion, Throughput, criterion_group};
+use criterion::{BatchSize, Criterion, Throughput, criterion_group};
 use eyrie::{
     accept::Match,
-    draft::{Drafter, ModelDrafter, Ngram, NoDrafter, Pick},
+    draft::{Drafter, ModelDrafter, Ngram, NoDrafter, Pick, Script},
     model::{Llama, LoadOptions, Target, load::Checkpoint},
     request::Request,
     sample::{RawParams, SamplingParams},
@@ -13,24 +14,33 @@ use eyrie::{
 };
 
 const TOKENS: usize = 32;
+const DEPTH: usize = 4;
+
+/// Rounds before the one that is measured.
+const BEFORE: usize = 4;
 
 fn target() -> Arc<dyn Target> {
     let dir = tempfile::TempDir::new().expect("a folder");
     eyrie_fixtures::tt().write_dir(dir.path()).expect("written");
-    let checkpoint = Checkpoint::open(dir.path()).expect("opens");
+    load(dir.path(), 1)
+}
+
+fn load(path: &Path, threads: usize) -> Arc<dyn Target> {
+    let checkpoint = Checkpoint::open(path).expect("opens");
     let options = LoadOptions {
-        threads: Some(1),
+        threads: Some(threads),
         ..LoadOptions::default()
     };
     Arc::new(Llama::load(&checkpoint, &options).expect("loads"))
 }
 
-fn run(
+/// An engine of `batch` requests for `max_tokens` each.
+fn requests(
     target: &Arc<dyn Target>,
     drafter: Box<dyn Drafter>,
-    batch: usize,
-    temperature: f64,
-) -> usize {
+    (batch, temperature): (usize, f64),
+    max_tokens: usize,
+) -> Engine {
     let parts = Parts {
         target: Arc::clone(target),
         text: None,
@@ -40,7 +50,7 @@ fn run(
         rule: Box::new(Match),
     };
     let options = EngineOptions {
-        depth: 4,
+        depth: DEPTH,
         nodes: None,
         max_batch: batch,
         kv_tokens: 2048,
@@ -56,7 +66,7 @@ fn run(
             id: seed.to_string(),
             prompt: vec![1, 2, 3, 1, 2],
             params: SamplingParams::new(raw.clone()).expect("valid"),
-            max_tokens: TOKENS,
+            max_tokens,
             stop: Vec::new(),
             stop_ids: Vec::new(),
             ignore_eos: false,
@@ -68,7 +78,18 @@ fn run(
         };
         engine.submit(request).expect("valid");
     }
-    engine.run().len()
+    engine
+}
+
+fn run(
+    target: &Arc<dyn Target>,
+    drafter: Box<dyn Drafter>,
+    batch: usize,
+    temperature: f64,
+) -> usize {
+    requests(target, drafter, (batch, temperature), TOKENS)
+        .run()
+        .len()
 }
 
 fn engine(c: &mut Criterion) {
@@ -94,4 +115,40 @@ fn engine(c: &mut Criterion) {
     }
 }
 
-criterion_group!(benches, engine);
+fn round(c: &mut Criterion) {
+    let smollm2 =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("models/SmolLM2-135M-Instruct.Q4_1.gguf");
+    let smollm2 = smollm2.exists().then(|| load(&smollm2, 2));
+    let targets = [
+        Some(("tt", target())),
+        smollm2.map(|target| ("smollm2", target)),
+    ];
+    for (name, target) in targets.into_iter().flatten() {
+        let mut group = c.benchmark_group(format!("cpu/round/{name}"));
+        group.sample_size(20);
+        for (batch, temperature) in [(1, 0.0), (1, 1.0), (8, 0.0)] {
+            for depth in [0, DEPTH] {
+                let drafts = vec![vec![1; depth]; BEFORE + 2];
+                let setup = || {
+                    let drafter = Box::new(Script::new(drafts.clone()));
+                    let mut engine = requests(&target, drafter, (batch, temperature), 200);
+                    for _ in 0..BEFORE {
+                        engine.step();
+                    }
+                    engine
+                };
+                group.throughput(Throughput::Elements((batch * (1 + depth)) as u64));
+                group.bench_function(format!("{batch}-temperature-{temperature}/{depth}"), |b| {
+                    let step = |mut engine: Engine| {
+                        engine.step();
+                        engine
+                    };
+                    b.iter_batched(setup, step, BatchSize::PerIteration);
+                });
+            }
+        }
+        group.finish();
+    }
+}
+
+criterion_group!(benches, engine, round);

@@ -1,5 +1,7 @@
 //! Where keys and values lie.
 
+use std::ops::{Deref, DerefMut, Range};
+
 use candle_core::{DType, Device, Tensor};
 
 use crate::error::Result;
@@ -16,8 +18,40 @@ pub(super) enum Store {
 /// Keys and values of one layer in host memory, `[slots, kv_heads * head_dim]` each.
 #[derive(Debug)]
 pub(super) struct Layer {
-    pub(super) k: Vec<f32>,
-    pub(super) v: Vec<f32>,
+    pub(super) k: Lines,
+    pub(super) v: Lines,
+}
+
+/// Zeros that begin with a cache line, so that no register's worth of a head lies in two. They take
+/// memory when they are first written.
+#[derive(Debug)]
+pub(super) struct Lines {
+    values: Vec<f32>,
+    place: Range<usize>,
+}
+
+impl Lines {
+    fn zeros(count: usize) -> Self {
+        const LINE: usize = 64;
+        let values = vec![0.0; count + LINE / size_of::<f32>()];
+        let from = values.as_ptr().align_offset(LINE).min(values.len() - count);
+        let place = from..from + count;
+        Self { values, place }
+    }
+}
+
+impl Deref for Lines {
+    type Target = [f32];
+
+    fn deref(&self) -> &[f32] {
+        &self.values[self.place.clone()]
+    }
+}
+
+impl DerefMut for Lines {
+    fn deref_mut(&mut self) -> &mut [f32] {
+        &mut self.values[self.place.clone()]
+    }
 }
 
 /// Tensors `[kv_heads, slots, head_dim]`, f32. Heads come first so that the keys of some slots are
@@ -38,8 +72,8 @@ pub struct Places(Tensor);
 impl Store {
     pub(super) fn host(layers: usize, width: usize, slots: usize) -> Self {
         let layer = |_| Layer {
-            k: vec![0.0; slots * width],
-            v: vec![0.0; slots * width],
+            k: Lines::zeros(slots * width),
+            v: Lines::zeros(slots * width),
         };
         Self::Host((0..layers).map(layer).collect())
     }

@@ -1,10 +1,21 @@
 //! The gate of the feed-forward block, and the exponential.
 
-use super::simd::{Kernel, Lanes, dispatch};
+use super::{
+    Exec,
+    simd::{Kernel, Lanes, dispatch},
+};
+
+/// Values of a parallel task, each of which costs about [`COST`] multiplications.
+const CHUNK: usize = 2048;
+const COST: usize = 32;
 
 /// `gate = silu(gate) * up`, value by value.
-pub fn silu_mul(gate: &mut [f32], up: &[f32]) {
-    dispatch(SiluMul { gate, up });
+pub fn silu_mul(gate: &mut [f32], up: &[f32], exec: Exec) {
+    let work = gate.len() * COST;
+    exec.chunks(gate, CHUNK, work, |i, gate| {
+        let up = &up[i * CHUNK..][..gate.len()];
+        dispatch(SiluMul { gate, up });
+    });
 }
 
 #[derive(Debug)]

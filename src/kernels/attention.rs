@@ -3,7 +3,6 @@
 use super::{
     Exec,
     act::exp,
-    dot::sum,
     simd::{Kernel, Lanes, dispatch},
 };
 
@@ -60,120 +59,218 @@ impl Attention<'_> {
     pub fn apply(&self, keys: &[Keys<'_>], out: &mut [f32], exec: Exec) {
         let all: usize = keys.iter().map(Keys::count).sum();
         let work = 2 * all * self.heads * self.head_dim;
-        exec.chunks(out, self.head_dim, work, |i, out| {
-            dispatch(Head {
+        let width = self.heads / self.kv_heads * self.head_dim;
+        exec.chunks(out, width, work, |i, out| {
+            dispatch(Group {
                 attention: self,
-                keys: keys[i / self.heads],
-                q: &self.q[i * self.head_dim..][..self.head_dim],
-                head: i % self.heads,
+                keys: keys[i / self.kv_heads],
+                q: &self.q[i * width..][..width],
+                kv_head: i % self.kv_heads,
                 out,
             });
         });
     }
 }
 
-/// One head of one row.
+/// The query heads of one row that share a key head.
 #[derive(Debug)]
-pub(super) struct Head<'a> {
+pub(super) struct Group<'a> {
     pub(super) attention: &'a Attention<'a>,
     pub(super) keys: Keys<'a>,
+    /// `[heads of the group, head_dim]`.
     pub(super) q: &'a [f32],
-    pub(super) head: usize,
+    pub(super) kv_head: usize,
+    /// As `q`.
     pub(super) out: &'a mut [f32],
 }
 
-impl Kernel for Head<'_> {
+impl Kernel for Group<'_> {
     type Output = ();
 
     #[inline(always)]
     fn run<S: Lanes>(self, simd: S) {
-        let Attention {
-            k,
-            v,
-            heads,
-            kv_heads,
-            head_dim,
-            ..
-        } = *self.attention;
-        let group = self.head / (heads / kv_heads) * head_dim;
+        let (kv_heads, width) = (self.attention.kv_heads, self.attention.head_dim);
         let slots = self.keys.prefix.iter().chain(self.keys.path);
-        let at: Vec<usize> = slots
-            .map(|slot| *slot as usize * kv_heads * head_dim + group)
-            .collect();
+        let place = |slot: &u32| (*slot as usize * kv_heads + self.kv_head) * width;
+        let places: Vec<usize> = slots.map(place).collect();
+        let path = Path {
+            k: self.attention.k,
+            v: self.attention.v,
+            places: &places,
+            width,
+        };
+        // As many heads share what is loaded as registers hold sums for.
+        let most = if S::WIDE { 4 * width } else { width };
+        let parts = self.q.chunks(most).zip(self.out.chunks_mut(most));
+        for (q, out) in parts {
+            match q.len() / width {
+                1 => path.attend::<S, 1>(simd, q, out),
+                2 => path.attend::<S, 2>(simd, q, out),
+                3 => path.attend::<S, 3>(simd, q, out),
+                _ => path.attend::<S, 4>(simd, q, out),
+            }
+        }
+    }
+}
+
+/// Keys and values of one head, and where those of a row's path lie.
+#[derive(Clone, Copy)]
+struct Path<'a> {
+    k: &'a [f32],
+    v: &'a [f32],
+    places: &'a [usize],
+    width: usize,
+}
+
+impl Path<'_> {
+    /// `H` heads, side by side in `q` and `out`.
+    #[inline(always)]
+    fn attend<S: Lanes, const H: usize>(self, simd: S, q: &[f32], out: &mut [f32]) {
+        let count = self.places.len();
+        let padded = count.next_multiple_of(16);
         #[expect(clippy::cast_precision_loss, reason = "a head is far below 2^24 wide")]
-        let scale = 1.0 / (head_dim as f32).sqrt();
+        let scale = 1.0 / (self.width as f32).sqrt();
 
-        let mut weights = Vec::with_capacity(at.len());
-        let mut peak = f32::NEG_INFINITY;
-        for at in at.chunks(16) {
-            for score in &scores(simd, self.q, k, at)[..at.len()] {
-                let score = score * scale;
-                peak = if score > peak { score } else { peak };
-                weights.push(score);
+        // What fills up the last sixteen has no weight.
+        let mut weights = vec![f32::NEG_INFINITY; H * padded];
+        for (i, some) in self.places.chunks(16).enumerate() {
+            let mut places = [some[0]; 16];
+            places[..some.len()].copy_from_slice(some);
+            let scores = self.scores::<S, H>(simd, q, &places);
+            for (weights, scores) in weights.chunks_exact_mut(padded).zip(scores) {
+                let weights = &mut weights[16 * i..][..some.len()];
+                for (weight, score) in weights.iter_mut().zip(scores) {
+                    *weight = score * scale;
+                }
             }
         }
-        for weight in &mut weights {
-            *weight = exp(*weight - peak);
+        let mut totals = [0.0; H];
+        for (total, weights) in totals.iter_mut().zip(weights.chunks_exact_mut(padded)) {
+            *total = exponentials(simd, weights.as_chunks_mut().0);
         }
-        let total = sum(simd, &weights);
-        mix(simd, &weights, (v, &at), self.out);
-        for out in self.out {
-            *out /= total;
+        let weights = std::array::from_fn(|h| &weights[h * padded..][..count]);
+        self.mix::<S, H>(simd, weights, out);
+        for (out, total) in out.chunks_exact_mut(self.width).zip(totals) {
+            for out in out {
+                *out /= total;
+            }
+        }
+    }
+
+    /// The products of the heads of `q` with the keys at sixteen places. Product `i` is added to lane
+    /// `i % 16`.
+    #[inline(always)]
+    fn scores<S: Lanes, const H: usize>(
+        self,
+        simd: S,
+        q: &[f32],
+        places: &[usize; 16],
+    ) -> [[f32; 16]; H] {
+        let q: [&[f32]; H] = std::array::from_fn(|h| &q[h * self.width..][..self.width]);
+        let mut quarters = [[simd.splat(0.0); 4]; H];
+        for i in 0..4 {
+            // Four at a time, in the order that folding puts right.
+            let k: [&[f32]; 4] =
+                std::array::from_fn(|j| &self.k[places[4 * j + i]..][..self.width]);
+            let mut acc = [[simd.splat(0.0); 4]; H];
+            let whole = self.width / 16 * 16;
+            let mut from = 0;
+            while from < whole {
+                for j in 0..4 {
+                    let k = simd.sixteen(k[j][from..].first_chunk().expect("whole"));
+                    for h in 0..H {
+                        let q = simd.sixteen(q[h][from..].first_chunk().expect("whole"));
+                        acc[h][j] = simd.fma(q, k, acc[h][j]);
+                    }
+                }
+                from += 16;
+            }
+            if whole < self.width {
+                for j in 0..4 {
+                    let k = simd.sixteen(&filled(&k[j][whole..]));
+                    for h in 0..H {
+                        let q = simd.sixteen(&filled(&q[h][whole..]));
+                        acc[h][j] = simd.fma(q, k, acc[h][j]);
+                    }
+                }
+            }
+            for h in 0..H {
+                quarters[h][i] = simd.quarter(acc[h]);
+            }
+        }
+        let mut scores = [[0.0; 16]; H];
+        for h in 0..H {
+            scores[h] = simd.quarters(quarters[h]);
+        }
+        scores
+    }
+
+    /// The values at the places, weighed and added up in order.
+    #[inline(always)]
+    fn mix<S: Lanes, const H: usize>(self, simd: S, weights: [&[f32]; H], out: &mut [f32]) {
+        let mut from = 0;
+        while from + 64 <= self.width {
+            let mut acc = [[simd.splat(0.0); 4]; H];
+            for (i, place) in self.places.iter().enumerate() {
+                let v: &[f32; 64] = self.v[place + from..].first_chunk().expect("a head's");
+                let (v, _) = v.as_chunks::<16>();
+                let v = [
+                    simd.sixteen(&v[0]),
+                    simd.sixteen(&v[1]),
+                    simd.sixteen(&v[2]),
+                    simd.sixteen(&v[3]),
+                ];
+                for h in 0..H {
+                    let weight = simd.splat(weights[h][i]);
+                    for c in 0..4 {
+                        acc[h][c] = simd.fma(weight, v[c], acc[h][c]);
+                    }
+                }
+            }
+            for h in 0..H {
+                for c in 0..4 {
+                    let out = &mut out[h * self.width + from + 16 * c..][..16];
+                    out.copy_from_slice(&simd.lanes(acc[h][c]));
+                }
+            }
+            from += 64;
+        }
+        while from < self.width {
+            let columns = (self.width - from).min(16);
+            for h in 0..H {
+                let mut acc = simd.splat(0.0);
+                for (weight, place) in weights[h].iter().zip(self.places) {
+                    let v = filled(&self.v[place + from..][..columns]);
+                    acc = simd.fma(simd.splat(*weight), simd.sixteen(&v), acc);
+                }
+                let out = &mut out[h * self.width + from..][..columns];
+                out.copy_from_slice(&simd.lanes(acc)[..columns]);
+            }
+            from += 16;
         }
     }
 }
 
-/// The products of `q` with the keys at up to sixteen places; the rest of them is zero. Product `i` is
-/// added to lane `i % 16`.
+/// Turns scores into `e` to their distance from the greatest; returns the sum, added up lane by lane.
 #[inline(always)]
-fn scores<S: Lanes>(simd: S, q: &[f32], k: &[f32], at: &[usize]) -> [f32; 16] {
-    let (q_whole, q_rest) = q.as_chunks::<16>();
-    let mut sums = [simd.splat(0.0); 16];
-    for (sum, at) in sums.iter_mut().zip(at) {
-        let (k_whole, k_rest) = k[*at..][..q.len()].as_chunks::<16>();
-        let mut acc = simd.splat(0.0);
-        for (q, k) in q_whole.iter().zip(k_whole) {
-            acc = simd.fma(simd.sixteen(q), simd.sixteen(k), acc);
+fn exponentials<S: Lanes>(simd: S, scores: &mut [[f32; 16]]) -> f32 {
+    let mut peaks = [f32::NEG_INFINITY; 16];
+    for scores in &*scores {
+        for (peak, score) in peaks.iter_mut().zip(scores) {
+            *peak = if *score > *peak { *score } else { *peak };
         }
-        if !q_rest.is_empty() {
-            let (q, k) = (filled(q_rest), filled(k_rest));
-            acc = simd.fma(simd.sixteen(&q), simd.sixteen(&k), acc);
-        }
-        *sum = acc;
     }
-    simd.folded(sums)
-}
-
-/// The values at `at`, weighed and added up in order.
-#[inline(always)]
-fn mix<S: Lanes>(simd: S, weights: &[f32], (v, at): (&[f32], &[usize]), out: &mut [f32]) {
-    let (wide, narrow) = out.as_chunks_mut::<64>();
-    let mut from = 0;
-    for part in wide {
-        let mut acc = [simd.splat(0.0); 4];
-        for (weight, at) in weights.iter().zip(at) {
-            let weight = simd.splat(*weight);
-            let v: &[f32; 64] = v[at + from..].first_chunk().expect("a head's values");
-            let (v, _) = v.as_chunks::<16>();
-            for i in 0..4 {
-                acc[i] = simd.fma(weight, simd.sixteen(&v[i]), acc[i]);
-            }
+    let peak = peaks.into_iter().fold(f32::NEG_INFINITY, f32::max);
+    let mut sums = simd.splat(0.0);
+    for scores in scores {
+        for score in &mut *scores {
+            *score = exp(*score - peak);
         }
-        let (part, _) = part.as_chunks_mut::<16>();
-        for (part, acc) in part.iter_mut().zip(acc) {
-            *part = simd.lanes(acc);
-        }
-        from += 64;
+        sums = simd.plus(sums, simd.sixteen(scores));
     }
-    for part in narrow.chunks_mut(16) {
-        let mut acc = simd.splat(0.0);
-        for (weight, at) in weights.iter().zip(at) {
-            let v = filled(&v[at + from..][..part.len()]);
-            acc = simd.fma(simd.splat(*weight), simd.sixteen(&v), acc);
-        }
-        part.copy_from_slice(&simd.lanes(acc)[..part.len()]);
-        from += 16;
-    }
+    let zero = simd.splat(0.0);
+    let quarter = simd.quarter([sums, zero, zero, zero]);
+    simd.quarters([quarter, zero, zero, zero])[0]
 }
 
 #[inline(always)]

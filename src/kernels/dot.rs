@@ -25,21 +25,6 @@ pub(super) fn dot<S: Lanes>(simd: S, w: &[f32], x: &[f32]) -> f32 {
     acc.fold(simd)
 }
 
-/// The sum of `x`, in the order of a dot product with ones.
-#[inline(always)]
-pub(super) fn sum<S: Lanes>(simd: S, x: &[f32]) -> f32 {
-    let ones = [[1.0; 8]; LANES / 8];
-    let (x, rest) = chunks(x);
-    let mut acc = Acc::zero(simd);
-    for x in x {
-        acc = acc.add(simd, &ones, x);
-    }
-    if !rest.is_empty() {
-        acc = acc.add(simd, &ones, &filled(rest));
-    }
-    acc.fold(simd)
-}
-
 /// Accumulators of 32 lanes.
 struct Acc<S: Lanes>(S::Eight, S::Eight, S::Eight, S::Eight);
 

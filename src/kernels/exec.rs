@@ -1,6 +1,13 @@
 //! Serial or parallel.
 
+use std::{
+    sync::{Mutex, PoisonError},
+    time::Instant,
+};
+
 use rayon::{ThreadPool, ThreadPoolBuildError, ThreadPoolBuilder, prelude::*};
+
+use super::pace::{Pace, Width};
 
 /// Multiplications below which a call stays on its thread.
 const GRAIN: usize = 1 << 17;
@@ -42,6 +49,8 @@ impl Exec {
 pub struct Threads {
     pool: Option<ThreadPool>,
     serial: bool,
+    /// By the amount of work.
+    paces: Mutex<Vec<Pace>>,
 }
 
 impl Threads {
@@ -55,17 +64,28 @@ impl Threads {
         Ok(Self {
             pool: pool.transpose()?,
             serial: count.is_some_and(|count| count < 2),
+            paces: Mutex::new(vec![Pace::default(); 8 * usize::BITS as usize]),
         })
     }
 
-    /// Runs `pass`, which makes about `work` multiplications: on the calling thread if it is short.
+    /// Runs `pass`, which makes about `work` multiplications: on the calling thread if it is short, or
+    /// if that is faster because others compete for the cores.
     pub fn run<T: Send>(&self, work: usize, pass: impl FnOnce(Exec) -> T + Send) -> T {
         if self.serial || work < 8 * GRAIN {
             return pass(Exec::Serial);
         }
-        match &self.pool {
-            Some(pool) => pool.install(|| pass(Exec::Parallel)),
-            None => rayon::scope(|_| pass(Exec::Parallel)),
-        }
+        let octave = work.ilog2();
+        // Its four leading bits: passes of so many rows.
+        let kind = 8 * octave as usize + (work >> (octave - 3) & 7);
+        let lock = || self.paces.lock().unwrap_or_else(PoisonError::into_inner);
+        let width = lock()[kind].next();
+        let begin = Instant::now();
+        let result = match (width, &self.pool) {
+            (Width::One, _) => pass(Exec::Serial),
+            (Width::All, Some(pool)) => pool.install(|| pass(Exec::Parallel)),
+            (Width::All, None) => rayon::scope(|_| pass(Exec::Parallel)),
+        };
+        lock()[kind].took(width, begin.elapsed().as_secs_f64());
+        result
     }
 }

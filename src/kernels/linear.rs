@@ -5,20 +5,18 @@ use rayon::prelude::*;
 use super::{
     Exec, Format,
     panel::{
-        Bf16, F16, F32, Inputs, Pack, Panel, Q4K, Q6K, Q40, Q41, Q80, WIDE, drive, pack, value,
+        Bf16, F16, F32, HALF, Half, Inputs, PANEL, Pack, Panel, Q4K, Q6K, Q40, Q41, Q80, drive,
+        pack, value,
     },
-    simd::{Kernel, Lanes, dispatch},
+    simd::Isa,
     sums::sums,
     unpack::unpack,
 };
 
-/// Fewest panels of a parallel task.
-const TASK: usize = 4;
-
 /// Parallel tasks a thread: enough that one which is held up holds nothing else up.
-const TASKS: usize = 4;
+const TASKS: usize = 2;
 
-/// A weight matrix `[outputs, width]` in its storage format, packed sixteen outputs wide.
+/// A weight matrix `[outputs, width]` in its storage format, packed thirty-two outputs wide.
 #[derive(Clone, Debug)]
 pub struct Weight {
     format: Format,
@@ -29,14 +27,14 @@ pub struct Weight {
 
 #[derive(Clone, Debug)]
 enum Data {
-    F32(Vec<F32>),
-    F16(Vec<F16>),
-    Bf16(Vec<Bf16>),
-    Q40(Vec<Q40>),
-    Q41(Vec<Q41>),
-    Q80(Vec<Q80>),
-    Q4K(Vec<Q4K>),
-    Q6K(Vec<Q6K>),
+    F32(Vec<Panel<F32>>),
+    F16(Vec<Panel<F16>>),
+    Bf16(Vec<Panel<Bf16>>),
+    Q40(Vec<Panel<Q40>>),
+    Q41(Vec<Panel<Q41>>),
+    Q80(Vec<Panel<Q80>>),
+    Q4K(Vec<Panel<Q4K>>),
+    Q6K(Vec<Panel<Q6K>>),
     /// Unpacked to floats whenever it is read.
     Stored {
         bytes: Vec<u8>,
@@ -196,7 +194,7 @@ impl Weight {
             return;
         }
         let shifted = all.iter().any(|(weight, _)| weight.is_shifted());
-        let sums = if shifted { sums(x, SUMMED) } else { Vec::new() };
+        let sums = if shifted { sums(x) } else { Vec::new() };
         let inputs = Inputs {
             x,
             sums: &sums,
@@ -204,58 +202,72 @@ impl Weight {
         };
         let outputs: usize = all.iter().map(|(weight, _)| weight.outputs).sum();
         let parallel = exec.parallel((rows + 1) * outputs * width);
-        let threads = if parallel {
-            rayon::current_num_threads()
-        } else {
-            1
-        };
-        let panels = outputs.div_ceil(WIDE);
-        let size = if threads == 1 {
-            panels
-        } else {
-            panels
-                .div_ceil(threads * TASKS)
-                .max(TASK)
-                .next_multiple_of(TASK)
-        };
-        let mut tasks: Vec<Tile<'_>> = Vec::new();
-        for (weight, y) in all {
-            let mut rest: Vec<&mut [f32]> = y.chunks_exact_mut(weight.outputs).collect();
-            let mut first = 0;
-            while first < weight.outputs.div_ceil(WIDE) {
-                let outputs = (size * WIDE).min(weight.outputs - first * WIDE);
-                let mut part = Vec::with_capacity(rows);
-                for row in &mut rest {
-                    let (now, later) = std::mem::take(row).split_at_mut(outputs);
-                    part.push(now);
-                    *row = later;
-                }
-                tasks.push(Tile {
-                    weight,
-                    first,
-                    inputs,
-                    y: part,
-                });
-                first += size;
-            }
-        }
         if parallel {
-            tasks.into_par_iter().for_each(dispatch);
+            let count = TASKS * rayon::current_num_threads();
+            shares(all, inputs, count)
+                .into_par_iter()
+                .for_each(Share::compute);
         } else {
-            tasks.into_iter().for_each(dispatch);
+            shares(all, inputs, 1).into_iter().for_each(Share::compute);
         }
     }
 
     fn is_shifted(&self) -> bool {
-        fn of<F: Panel>(_: &[F]) -> bool {
+        fn of<F: Half>(_: &[Panel<F>]) -> bool {
             F::SHIFTED
         }
         panels!(&self.data, panels => of(panels), (_bytes, _row) => false)
     }
 }
 
-/// Columns whose activations are summed, for formats with a summand a sub.
-const SUMMED: usize = 32;
+/// All outputs of the matrices in about `count` shares of equal size.
+fn shares<'a, const N: usize>(
+    all: [(&'a Weight, &'a mut [f32]); N],
+    inputs: Inputs<'a>,
+    count: usize,
+) -> Vec<Share<'a>> {
+    let panels = |weight: &Weight| weight.outputs.div_ceil(PANEL);
+    let total: usize = all.iter().map(|(weight, _)| panels(weight)).sum();
+    let count = count.min(total);
+    let mut shares: Vec<Share<'_>> = Vec::with_capacity(count);
+    shares.push(Share::default());
+    let mut taken = 0;
+    for (weight, y) in all {
+        let mut rest: Vec<&mut [f32]> = y.chunks_exact_mut(weight.outputs).collect();
+        let (mut first, panels) = (0, panels(weight));
+        while first < panels {
+            if taken == shares.len() * total / count {
+                shares.push(Share::default());
+            }
+            let room = shares.len() * total / count - taken;
+            let now = room.min(panels - first);
+            let outputs = (now * PANEL).min(weight.outputs - first * PANEL);
+            let cut = |row: &mut &'a mut [f32]| row.split_off_mut(..outputs).expect("as many");
+            let tile = Tile {
+                weight,
+                first,
+                inputs,
+                y: rest.iter_mut().map(cut).collect(),
+            };
+            shares.last_mut().expect("one at least").0.push(tile);
+            (first, taken) = (first + now, taken + now);
+        }
+    }
+    shares
+}
+
+/// What one task computes.
+#[derive(Debug, Default)]
+pub(super) struct Share<'a>(Vec<Tile<'a>>);
+
+impl Share<'_> {
+    fn compute(self) {
+        let isa = Isa::best();
+        for tile in self.0 {
+            tile.compute(isa);
+        }
+    }
+}
 
 /// Some outputs of all rows, panels from `first` on.
 #[derive(Debug)]
@@ -266,49 +278,38 @@ pub(super) struct Tile<'a> {
     pub(super) y: Vec<&'a mut [f32]>,
 }
 
-impl Kernel for Tile<'_> {
-    type Output = ();
-
-    #[inline(always)]
-    fn run<S: Lanes>(mut self, simd: S) {
+impl Tile<'_> {
+    pub(super) fn compute(mut self, isa: Isa) {
         panels!(
             &self.weight.data,
-            panels => self.panels(simd, panels),
-            (bytes, row) => self.stored(simd, bytes, *row)
+            panels => self.panels(isa, panels),
+            (bytes, row) => self.stored(isa, bytes, *row)
         );
     }
-}
 
-impl Tile<'_> {
-    #[inline(always)]
-    fn panels<S: Lanes, F: Pack>(&mut self, simd: S, panels: &[F]) {
+    fn panels<F: Half>(&mut self, isa: Isa, panels: &[Panel<F>]) {
         let blocks = self.inputs.width / (F::SUB * F::SUBS);
-        let count = self.y[0].len().div_ceil(WIDE);
-        drive(
-            simd,
-            &panels[self.first * blocks..][..count * blocks],
-            self.inputs,
-            &mut self.y,
-        );
+        // What follows the task's panels is fetched ahead for whoever comes next.
+        let panels = &panels[self.first * blocks..];
+        drive(isa, panels, self.inputs, &mut self.y);
     }
 
-    /// Sixteen outputs at a time, as floats.
-    #[inline(always)]
-    fn stored<S: Lanes>(&mut self, simd: S, bytes: &[u8], row: usize) {
+    /// A panel at a time, as floats.
+    fn stored(&mut self, isa: Isa, bytes: &[u8], row: usize) {
         let width = self.inputs.width;
         let mut values = vec![0.0; width];
-        let mut panel = vec![F32::EMPTY; width];
-        for at in (0..self.y[0].len()).step_by(WIDE) {
-            let outputs = WIDE.min(self.y[0].len() - at);
+        let mut panel = vec![[F32::EMPTY; 2]; width];
+        for at in (0..self.y[0].len()).step_by(PANEL) {
+            let outputs = PANEL.min(self.y[0].len() - at);
             for lane in 0..outputs {
-                let output = self.first * WIDE + at + lane;
+                let output = self.first * PANEL + at + lane;
                 unpack(
                     self.weight.format,
                     &bytes[output * row..][..row],
                     &mut values,
                 );
                 for (panel, value) in panel.iter_mut().zip(&values) {
-                    panel.put(lane, *value);
+                    panel[lane / HALF].put(lane % HALF, *value);
                 }
             }
             let mut y: Vec<&mut [f32]> = self
@@ -316,7 +317,7 @@ impl Tile<'_> {
                 .iter_mut()
                 .map(|row| &mut row[at..at + outputs])
                 .collect();
-            drive(simd, &panel, self.inputs, &mut y);
+            drive(isa, &panel, self.inputs, &mut y);
         }
     }
 }

@@ -12,6 +12,7 @@ mod exec;
 mod format;
 mod linear;
 mod norm;
+mod pace;
 mod panel;
 mod rope;
 mod simd;

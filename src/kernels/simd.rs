@@ -18,6 +18,7 @@ pub(super) trait Lanes: Copy {
     /// `a * b + c`, rounded once.
     fn fma(self, a: Self::Sixteen, b: Self::Sixteen, c: Self::Sixteen) -> Self::Sixteen;
     fn product(self, a: Self::Sixteen, b: Self::Sixteen) -> Self::Sixteen;
+    fn plus(self, a: Self::Sixteen, b: Self::Sixteen) -> Self::Sixteen;
     fn signed(self, lanes: &[i8; 16]) -> Self::Sixteen;
     fn unsigned(self, lanes: &[u8; 16]) -> Self::Sixteen;
     /// The low and the high nibbles, each less `BIAS`.
@@ -26,8 +27,22 @@ pub(super) trait Lanes: Copy {
     fn halves(self, lanes: &[u16; 16]) -> Self::Sixteen;
     /// The upper halves of `f32`.
     fn uppers(self, lanes: &[u16; 16]) -> Self::Sixteen;
+    /// Four vectors folded in halves twice: lane `4 * i + j` is the sum of lanes `j`, `j + 4`, `j + 8`
+    /// and `j + 12` of vector `i`.
+    fn quarter(self, vectors: [Self::Sixteen; 4]) -> Self::Sixteen;
+    /// What [`quarter`](Self::quarter) gave folded in halves twice: lane `4 * i + j` is the sum of lanes
+    /// `4 * i` to `4 * i + 3` of vector `j`.
+    fn quarters(self, vectors: [Self::Sixteen; 4]) -> [f32; 16];
     /// The sum of each vector's lanes, folded in halves.
-    fn folded(self, vectors: [Self::Sixteen; 16]) -> [f32; 16];
+    #[inline(always)]
+    fn folded(self, v: [Self::Sixteen; 16]) -> [f32; 16] {
+        self.quarters([
+            self.quarter([v[0], v[4], v[8], v[12]]),
+            self.quarter([v[1], v[5], v[9], v[13]]),
+            self.quarter([v[2], v[6], v[10], v[14]]),
+            self.quarter([v[3], v[7], v[11], v[15]]),
+        ])
+    }
 }
 
 /// A computation written once for every instruction set. Implementations are
@@ -37,31 +52,72 @@ pub(super) trait Kernel {
     fn run<S: Lanes>(self, simd: S) -> Self::Output;
 }
 
+/// An instruction set that this machine has.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Isa {
+    #[cfg(target_arch = "x86_64")]
+    Avx512(x86::Avx512),
+    #[cfg(target_arch = "x86_64")]
+    Avx2(x86::Avx2),
+    /// Plain floats; on aarch64 the compiler makes NEON of them.
+    Portable,
+}
+
+impl Isa {
+    /// The best.
+    #[inline]
+    pub(super) fn best() -> Self {
+        #[cfg(target_arch = "x86_64")]
+        {
+            if let Some(avx512) = x86::Avx512::detect() {
+                return Self::Avx512(avx512);
+            }
+            if let Some(avx2) = x86::Avx2::detect() {
+                return Self::Avx2(avx2);
+            }
+        }
+        Self::Portable
+    }
+
+    /// All of them.
+    #[cfg(test)]
+    pub(super) fn all() -> Vec<Self> {
+        let mut all = vec![Self::Portable];
+        #[cfg(target_arch = "x86_64")]
+        {
+            all.extend(x86::Avx2::detect().map(Self::Avx2));
+            all.extend(x86::Avx512::detect().map(Self::Avx512));
+        }
+        all
+    }
+
+    /// [`Lanes::WIDE`].
+    pub(super) fn is_wide(self) -> bool {
+        match self {
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx512(_) => x86::Avx512::WIDE,
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx2(_) => x86::Avx2::WIDE,
+            Self::Portable => Portable::WIDE,
+        }
+    }
+
+    #[inline]
+    pub(super) fn run<K: Kernel>(self, kernel: K) -> K::Output {
+        match self {
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx512(avx512) => avx512.run(kernel),
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx2(avx2) => avx2.run(kernel),
+            Self::Portable => kernel.run(Portable),
+        }
+    }
+}
+
 /// Runs `kernel` on the best instruction set of this machine.
 #[inline]
 pub(super) fn dispatch<K: Kernel>(kernel: K) -> K::Output {
-    #[cfg(target_arch = "x86_64")]
-    {
-        if let Some(avx512) = x86::Avx512::detect() {
-            return avx512.run(kernel);
-        }
-        if let Some(avx2) = x86::Avx2::detect() {
-            return avx2.run(kernel);
-        }
-    }
-    portable(kernel)
-}
-
-/// Runs `kernel` on AVX2, where the machine has it: a narrower twin of what [`dispatch`] may choose.
-#[cfg(all(test, target_arch = "x86_64"))]
-pub(super) fn narrow<K: Kernel>(kernel: K) -> Option<K::Output> {
-    Some(x86::Avx2::detect()?.run(kernel))
-}
-
-/// Runs `kernel` on plain floats; on aarch64 the compiler makes NEON of them.
-#[inline]
-pub(super) fn portable<K: Kernel>(kernel: K) -> K::Output {
-    kernel.run(Portable)
+    Isa::best().run(kernel)
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -96,7 +152,7 @@ impl Lanes for Portable {
     }
 
     type Sixteen = [f32; 16];
-    const WIDE: bool = cfg!(target_arch = "aarch64");
+    const WIDE: bool = false;
 
     #[inline(always)]
     fn splat(self, x: f32) -> [f32; 16] {
@@ -121,6 +177,11 @@ impl Lanes for Portable {
     #[inline(always)]
     fn product(self, a: [f32; 16], b: [f32; 16]) -> [f32; 16] {
         each(|i| a[i] * b[i])
+    }
+
+    #[inline(always)]
+    fn plus(self, a: [f32; 16], b: [f32; 16]) -> [f32; 16] {
+        each(|i| a[i] + b[i])
     }
 
     #[inline(always)]
@@ -152,11 +213,18 @@ impl Lanes for Portable {
     }
 
     #[inline(always)]
-    fn folded(self, vectors: [[f32; 16]; 16]) -> [f32; 16] {
-        vectors.map(|v| {
-            let v: [f32; 8] = each(|i| v[i] + v[i + 8]);
-            let v: [f32; 4] = each(|i| v[i] + v[i + 4]);
-            (v[0] + v[2]) + (v[1] + v[3])
+    fn quarter(self, v: [[f32; 16]; 4]) -> [f32; 16] {
+        each(|i| {
+            let (v, j) = (&v[i / 4], i % 4);
+            (v[j] + v[j + 8]) + (v[j + 4] + v[j + 12])
+        })
+    }
+
+    #[inline(always)]
+    fn quarters(self, v: [[f32; 16]; 4]) -> [f32; 16] {
+        each(|i| {
+            let (v, at) = (&v[i % 4], i / 4 * 4);
+            (v[at] + v[at + 2]) + (v[at + 1] + v[at + 3])
         })
     }
 }
@@ -173,7 +241,7 @@ mod x86 {
     use super::{Kernel, Lanes};
 
     #[derive(Clone, Copy, Debug)]
-    pub(super) struct Avx2(V3);
+    pub(in crate::kernels) struct Avx2(V3);
 
     impl Avx2 {
         #[inline]
@@ -245,12 +313,10 @@ mod x86 {
             )
         }
 
-        /// The sums of eight vectors' lanes; the shuffles leave them in the order of the vectors.
+        /// Pairs of lanes of both, added: those of `a`, then those of `b`, in each half.
         #[inline(always)]
-        fn eight(self, v: [__m256; 8]) -> __m256 {
+        fn ones(self, a: __m256, b: __m256) -> __m256 {
             let avx = self.0.avx;
-            let a = self.twos(self.fours(v[0], v[4]), self.fours(v[1], v[5]));
-            let b = self.twos(self.fours(v[2], v[6]), self.fours(v[3], v[7]));
             avx._mm256_add_ps(
                 avx._mm256_shuffle_ps::<0b10_00_10_00>(a, b),
                 avx._mm256_shuffle_ps::<0b11_01_11_01>(a, b),
@@ -315,6 +381,11 @@ mod x86 {
         }
 
         #[inline(always)]
+        fn plus(self, a: [__m256; 2], b: [__m256; 2]) -> [__m256; 2] {
+            [self.add(a[0], b[0]), self.add(a[1], b[1])]
+        }
+
+        #[inline(always)]
         fn signed(self, lanes: &[i8; 16]) -> [__m256; 2] {
             let [low, high] = cast(*lanes);
             [self.signed_bytes(low), self.signed_bytes(high)]
@@ -355,19 +426,22 @@ mod x86 {
         }
 
         #[inline(always)]
-        fn folded(self, vectors: [[__m256; 2]; 16]) -> [f32; 16] {
-            let zero = self.0.avx._mm256_set1_ps(0.0);
-            let (mut first, mut second) = ([zero; 8], [zero; 8]);
-            for i in 0..8 {
-                first[i] = self.add(vectors[i][0], vectors[i][1]);
-                second[i] = self.add(vectors[i + 8][0], vectors[i + 8][1]);
-            }
-            cast([self.eight(first), self.eight(second)])
+        fn quarter(self, v: [[__m256; 2]; 4]) -> [__m256; 2] {
+            let [a, b] = [self.add(v[0][0], v[0][1]), self.add(v[1][0], v[1][1])];
+            let [c, d] = [self.add(v[2][0], v[2][1]), self.add(v[3][0], v[3][1])];
+            [self.fours(a, b), self.fours(c, d)]
+        }
+
+        #[inline(always)]
+        fn quarters(self, v: [[__m256; 2]; 4]) -> [f32; 16] {
+            let [a, b] = [self.twos(v[0][0], v[1][0]), self.twos(v[2][0], v[3][0])];
+            let [c, d] = [self.twos(v[0][1], v[1][1]), self.twos(v[2][1], v[3][1])];
+            cast([self.ones(a, b), self.ones(c, d)])
         }
     }
 
     #[derive(Clone, Copy, Debug)]
-    pub(super) struct Avx512(V4);
+    pub(in crate::kernels) struct Avx512(V4);
 
     impl Avx512 {
         #[inline]
@@ -480,6 +554,11 @@ mod x86 {
         }
 
         #[inline(always)]
+        fn plus(self, a: __m512, b: __m512) -> __m512 {
+            self.0.avx512f._mm512_add_ps(a, b)
+        }
+
+        #[inline(always)]
         fn signed(self, lanes: &[i8; 16]) -> __m512 {
             let f = self.0.avx512f;
             f._mm512_cvtepi32_ps(f._mm512_cvtepi8_epi32(cast(*lanes)))
@@ -516,17 +595,14 @@ mod x86 {
         }
 
         #[inline(always)]
-        fn folded(self, v: [__m512; 16]) -> [f32; 16] {
+        fn quarter(self, v: [__m512; 4]) -> __m512 {
+            self.fours(self.eights(v[0], v[1]), self.eights(v[2], v[3]))
+        }
+
+        #[inline(always)]
+        fn quarters(self, v: [__m512; 4]) -> [f32; 16] {
             let f = self.0.avx512f;
-            let mut quads = [v[0]; 4];
-            for i in 0..4 {
-                let (a, b) = (
-                    self.eights(v[i], v[i + 4]),
-                    self.eights(v[i + 8], v[i + 12]),
-                );
-                quads[i] = self.fours(a, b);
-            }
-            let (a, b) = (self.twos(quads[0], quads[1]), self.twos(quads[2], quads[3]));
+            let (a, b) = (self.twos(v[0], v[1]), self.twos(v[2], v[3]));
             cast(f._mm512_add_ps(
                 f._mm512_shuffle_ps::<0b10_00_10_00>(a, b),
                 f._mm512_shuffle_ps::<0b11_01_11_01>(a, b),

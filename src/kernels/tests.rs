@@ -8,11 +8,11 @@ use half::{bf16, f16};
 
 use super::{
     act::{SiluMul, exp},
-    attention::Head,
+    attention::Group,
     linear::Tile,
     norm::RmsNorm,
     panel::Inputs,
-    simd::{dispatch, narrow, portable},
+    simd::Isa,
     sums::sums,
     *,
 };
@@ -179,54 +179,51 @@ fn instruction_sets_agree_bit_for_bit() {
         let (outputs, width, rows) = (38, 768, 9);
         let weight = weight(format, outputs, width);
         let x = values(3, rows * width);
-        let sums = sums(&x, 32);
+        let sums = sums(&x);
         let inputs = Inputs {
             x: &x,
             sums: &sums,
             width,
         };
-        let run = |with: &dyn Fn(Tile<'_>)| {
+        let run = |isa| {
             let mut y = vec![0.0; rows * outputs];
-            with(Tile {
+            let tile = Tile {
                 weight: &weight,
                 first: 0,
                 inputs,
                 y: y.chunks_exact_mut(outputs).collect(),
-            });
+            };
+            tile.compute(isa);
             bits(&y)
         };
-        let plain = run(&|tile| portable(tile));
-        assert_eq!(run(&|tile| dispatch(tile)), plain, "{format}");
-        #[cfg(target_arch = "x86_64")]
-        {
-            let there = std::cell::Cell::new(true);
-            let narrowed = run(&|tile| there.set(narrow(tile).is_some()));
-            assert!(!there.get() || narrowed == plain, "{format}, AVX2");
+        for isa in Isa::all() {
+            assert_eq!(run(isa), run(Isa::Portable), "{format}, {isa:?}");
         }
     }
 
     let (x, w) = (values(1, 300), values(2, 100));
-    let [mut fast, mut plain] = [vec![0.0; 300], vec![0.0; 300]];
-    let norm = |out| RmsNorm {
-        x: &x,
-        weight: &w,
-        eps: 1e-5,
-        out,
+    let norm = |isa: Isa| {
+        let mut out = vec![0.0; 300];
+        isa.run(RmsNorm {
+            x: &x,
+            weight: &w,
+            eps: 1e-5,
+            out: &mut out,
+        });
+        bits(&out)
     };
-    dispatch(norm(&mut fast));
-    portable(norm(&mut plain));
-    assert_eq!(bits(&fast), bits(&plain));
-
-    let [mut fast, mut plain] = [x.clone(), x.clone()];
-    dispatch(SiluMul {
-        gate: &mut fast,
-        up: &values(4, 300),
-    });
-    portable(SiluMul {
-        gate: &mut plain,
-        up: &values(4, 300),
-    });
-    assert_eq!(bits(&fast), bits(&plain));
+    let gated = |isa: Isa| {
+        let mut gate = x.clone();
+        isa.run(SiluMul {
+            gate: &mut gate,
+            up: &values(4, 300),
+        });
+        bits(&gate)
+    };
+    for isa in Isa::all() {
+        assert_eq!(norm(isa), norm(Isa::Portable), "{isa:?}");
+        assert_eq!(gated(isa), gated(Isa::Portable), "{isa:?}");
+    }
 
     for head_dim in [12, 64, 84, 128] {
         let (q, kv) = (values(1, 4 * head_dim), values(2, 50 * 2 * head_dim));
@@ -235,27 +232,22 @@ fn instruction_sets_agree_bit_for_bit() {
             ..attention(&q, &kv, &kv)
         };
         let slots: Vec<u32> = (0..50).rev().collect();
-        let run = |with: &dyn Fn(Head<'_>)| {
-            let mut out = vec![0.0; head_dim];
-            with(Head {
+        let run = |isa: Isa| {
+            let mut out = vec![0.0; 2 * head_dim];
+            isa.run(Group {
                 attention: &attention,
                 keys: Keys {
                     prefix: &slots[..40],
                     path: &slots[40..],
                 },
-                q: &q[head_dim..2 * head_dim],
-                head: 1,
+                q: &q[2 * head_dim..],
+                kv_head: 1,
                 out: &mut out,
             });
             bits(&out)
         };
-        let plain = run(&|head| portable(head));
-        assert_eq!(run(&|head| dispatch(head)), plain, "{head_dim}");
-        #[cfg(target_arch = "x86_64")]
-        {
-            let there = std::cell::Cell::new(true);
-            let narrowed = run(&|head| there.set(narrow(head).is_some()));
-            assert!(!there.get() || narrowed == plain, "{head_dim}, AVX2");
+        for isa in Isa::all() {
+            assert_eq!(run(isa), run(Isa::Portable), "{head_dim}, {isa:?}");
         }
     }
 }
@@ -350,7 +342,7 @@ fn norm_and_gate_are_near_the_exact_ones() {
     }
     let gate: Vec<f32> = x.iter().map(|x| 20.0 * x).collect();
     let mut out = gate.clone();
-    silu_mul(&mut out, &x);
+    silu_mul(&mut out, &x, Exec::Serial);
     for ((g, up), out) in gate.iter().zip(&x).zip(out) {
         let (g, up) = (f64::from(*g), f64::from(*up));
         let exact = g / (1.0 + (-g).exp()) * up;

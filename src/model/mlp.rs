@@ -36,7 +36,7 @@ impl Mlp {
             (&self.up_proj, &mut s.up[..]),
         ];
         Linear::apply_all(both, x, exec);
-        silu_mul(&mut s.gate, &s.up);
+        silu_mul(&mut s.gate, &s.up, exec);
         self.down_proj.apply(&s.gate, out, exec);
     }
 }

@@ -184,7 +184,7 @@ impl Chain {
     pub fn report_law(&self, logits: &[f32], h: &History<'_>) -> Result<Dist, Fault> {
         self.check(logits)?;
         if self.params.is_greedy() {
-            return self.unfiltered(&self.scores(logits, h)?);
+            return self.unfiltered(self.scores(logits, h)?);
         }
         self.warm(logits, h)
     }
@@ -360,7 +360,7 @@ impl Chain {
             z.iter_mut().for_each(|z| *z /= params.temperature);
         }
         if !params.has_filters() {
-            return self.unfiltered(&z);
+            return self.unfiltered(z);
         }
         let left = self.open(&z).map(|(id, z)| Candidate { id, z });
         let left: Vec<_> = left.collect();
@@ -371,8 +371,12 @@ impl Chain {
     }
 
     /// The softmax over what is not masked.
-    fn unfiltered(&self, z: &[f64]) -> Result<Dist, Fault> {
-        let (ids, z): (Vec<_>, Vec<_>) = self.open(z).unzip();
+    fn unfiltered(&self, z: Vec<f64>) -> Result<Dist, Fault> {
+        let (ids, z): (Vec<_>, Vec<_>) = if z.iter().all(|z| *z > f64::NEG_INFINITY) {
+            ((0..z.len()).map(|column| self.token(column)).collect(), z)
+        } else {
+            self.open(&z).unzip()
+        };
         if ids.is_empty() {
             return Err(Fault::Masked);
         }

@@ -1,6 +1,9 @@
 //! A law over tokens.
 
-use super::draws::{Draws, Key};
+use super::{
+    draws::{Draws, Key},
+    wide::sum_of_exponentials,
+};
 use crate::TokenId;
 
 /// A probability law on the tokens: a support with natural logarithms of probabilities.
@@ -34,13 +37,12 @@ impl Dist {
     /// The softmax of `scores` (finite, one an id) over `ids` (ascending, not empty).
     ///
     /// The largest score is subtracted first, so nothing overflows however large scores are, and the
-    /// sum runs over ascending ids, so equal input gives equal bits.
+    /// sum runs over ascending ids in one fixed order, so equal input gives equal bits.
     pub(super) fn softmax(ids: Vec<TokenId>, mut scores: Vec<f64>) -> Self {
         debug_assert!(!ids.is_empty() && ids.len() == scores.len());
         debug_assert!(ids.is_sorted_by(|a, b| a < b));
         let peak = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-        let total: f64 = scores.iter().map(|z| (z - peak).exp()).sum();
-        let ln_total = total.ln();
+        let ln_total = sum_of_exponentials(&scores, peak).ln();
         for z in &mut scores {
             *z = (*z - peak) - ln_total;
         }
@@ -103,6 +105,11 @@ impl Dist {
     #[must_use]
     pub fn ids(&self) -> &[TokenId] {
         &self.ids
+    }
+
+    /// `ln p` of the support, in the order of [`ids`](Self::ids).
+    pub(super) fn logarithms(&self) -> &[f64] {
+        &self.ln_p
     }
 
     /// `ln p` of a token, minus infinity outside the support.

@@ -62,6 +62,7 @@ mod philox;
 mod processor;
 mod seed;
 mod semantics;
+mod wide;
 
 #[cfg(test)]
 mod tests;

@@ -106,7 +106,10 @@ proptest! {
     fn lazy_choice_is_the_full_choice(
         seed: u64,
         t in 0..1u64 << 40,
-        logits in prop::collection::vec(-20f32..20.0, 1..300),
+        logits in prop_oneof![
+            prop::collection::vec(-20f32..20.0, 1..300),
+            prop::collection::vec(-20f32..20.0, 300..3000),
+        ],
         min_p in prop_oneof![Just(0.0), 0.0..0.5],
     ) {
         let params = RawParams { temperature: 1.0, min_p, ..RawParams::default() };

@@ -1,19 +1,22 @@
 //! Floats.
 
-use super::{Panel, WIDE};
+use super::{HALF, Half, fetch};
 use crate::kernels::simd::Lanes;
 
 /// One column.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::kernels) struct F32(pub(super) [f32; WIDE]);
+#[repr(align(64))]
+pub(in crate::kernels) struct F32(pub(super) [f32; HALF]);
 
 /// One column of IEEE halves.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::kernels) struct F16(pub(super) [u16; WIDE]);
+#[repr(align(32))]
+pub(in crate::kernels) struct F16(pub(super) [u16; HALF]);
 
 /// One column of upper halves of `f32`.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::kernels) struct Bf16(pub(super) [u16; WIDE]);
+#[repr(align(32))]
+pub(in crate::kernels) struct Bf16(pub(super) [u16; HALF]);
 
 impl F32 {
     /// Sets the weight of output `lane`.
@@ -25,7 +28,7 @@ impl F32 {
 
 macro_rules! float {
     ($name:ident, $read:ident) => {
-        impl Panel for $name {
+        impl Half for $name {
             const SUB: usize = 1;
             const SUBS: usize = 1;
             const SCALED: bool = false;
@@ -46,6 +49,11 @@ macro_rules! float {
             #[inline(always)]
             fn shift<S: Lanes>(&self, simd: S, _: usize) -> S::Sixteen {
                 simd.splat(0.0)
+            }
+
+            #[inline(always)]
+            fn fetch(&self, _: usize) {
+                fetch(&self.0);
             }
         }
     };

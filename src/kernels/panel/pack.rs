@@ -1,13 +1,13 @@
 //! From rows of GGML blocks to panels, and back.
 
-use super::{Bf16, F16, F32, Panel, Q4K, Q6K, Q40, Q41, Q80, WIDE};
+use super::{Bf16, F16, F32, HALF, Half, PANEL, Panel, Q4K, Q6K, Q40, Q41, Q80};
 use crate::kernels::{
     unpack::half,
     unpack_k::{scale_min_bits, six},
 };
 
-/// A block of a panel that is filled output by output from the blocks of the stored format.
-pub(in crate::kernels) trait Pack: Panel + Copy {
+/// A block of half a panel that is filled output by output from the blocks of the stored format.
+pub(in crate::kernels) trait Pack: Half + Copy {
     /// All zero.
     const EMPTY: Self;
     /// Bytes of a stored block, which has the columns of one of these.
@@ -22,31 +22,33 @@ pub(in crate::kernels) trait Pack: Panel + Copy {
 
 /// Panels of `[outputs, width]` values, whose rows are `bytes` one after another; the last panel is filled
 /// up with zeros.
-pub(in crate::kernels) fn pack<F: Pack>(bytes: &[u8], outputs: usize) -> Vec<F> {
+pub(in crate::kernels) fn pack<F: Pack>(bytes: &[u8], outputs: usize) -> Vec<Panel<F>> {
     let row = bytes.len() / outputs;
     let blocks = row / F::BYTES;
-    let mut panels = vec![F::EMPTY; outputs.div_ceil(WIDE) * blocks];
+    let mut panels = vec![[F::EMPTY; 2]; outputs.div_ceil(PANEL) * blocks];
     for (output, row) in bytes.chunks_exact(row).enumerate() {
-        let panel = &mut panels[output / WIDE * blocks..][..blocks];
+        let panel = &mut panels[output / PANEL * blocks..][..blocks];
+        let (half, lane) = (output % PANEL / HALF, output % HALF);
         for (to, block) in panel.iter_mut().zip(row.chunks_exact(F::BYTES)) {
-            to.set(output % WIDE, block);
+            to[half].set(lane, block);
         }
     }
     panels
 }
 
 /// The row of `output`.
-pub(in crate::kernels) fn value<F: Pack>(panels: &[F], output: usize, out: &mut [f32]) {
+pub(in crate::kernels) fn value<F: Pack>(panels: &[Panel<F>], output: usize, out: &mut [f32]) {
     let columns = F::SUB * F::SUBS;
     let blocks = out.len() / columns;
-    let panel = &panels[output / WIDE * blocks..][..blocks];
+    let panel = &panels[output / PANEL * blocks..][..blocks];
+    let (half, lane) = (output % PANEL / HALF, output % HALF);
     for (block, out) in panel.iter().zip(out.chunks_exact_mut(columns)) {
-        block.get(output % WIDE, out);
+        block[half].get(lane, out);
     }
 }
 
 impl Pack for F32 {
-    const EMPTY: Self = Self([0.0; WIDE]);
+    const EMPTY: Self = Self([0.0; HALF]);
     const BYTES: usize = 4;
 
     fn set(&mut self, lane: usize, block: &[u8]) {
@@ -59,7 +61,7 @@ impl Pack for F32 {
 }
 
 impl Pack for F16 {
-    const EMPTY: Self = Self([0; WIDE]);
+    const EMPTY: Self = Self([0; HALF]);
     const BYTES: usize = 2;
 
     fn set(&mut self, lane: usize, block: &[u8]) {
@@ -72,7 +74,7 @@ impl Pack for F16 {
 }
 
 impl Pack for Bf16 {
-    const EMPTY: Self = Self([0; WIDE]);
+    const EMPTY: Self = Self([0; HALF]);
     const BYTES: usize = 2;
 
     fn set(&mut self, lane: usize, block: &[u8]) {
@@ -86,8 +88,8 @@ impl Pack for Bf16 {
 
 impl Pack for Q80 {
     const EMPTY: Self = Self {
-        d: [0; WIDE],
-        q: [[0; WIDE]; 32],
+        d: [0; HALF],
+        q: [[0; HALF]; 32],
     };
     const BYTES: usize = 34;
 
@@ -108,8 +110,8 @@ impl Pack for Q80 {
 
 impl Pack for Q40 {
     const EMPTY: Self = Self {
-        d: [0; WIDE],
-        q: [[0; WIDE]; 16],
+        d: [0; HALF],
+        q: [[0; HALF]; 16],
     };
     const BYTES: usize = 18;
 
@@ -130,9 +132,9 @@ impl Pack for Q40 {
 
 impl Pack for Q41 {
     const EMPTY: Self = Self {
-        d: [0; WIDE],
-        m: [0; WIDE],
-        q: [[0; WIDE]; 16],
+        d: [0; HALF],
+        m: [0; HALF],
+        q: [[0; HALF]; 16],
     };
     const BYTES: usize = 20;
 
@@ -154,11 +156,11 @@ impl Pack for Q41 {
 
 impl Pack for Q4K {
     const EMPTY: Self = Self {
-        d: [0; WIDE],
-        min: [0; WIDE],
-        scales: [[0; WIDE]; 8],
-        mins: [[0; WIDE]; 8],
-        q: [[[0; WIDE]; 16]; 8],
+        d: [0; HALF],
+        min: [0; HALF],
+        scales: [[0; HALF]; 8],
+        mins: [[0; HALF]; 8],
+        q: [[[0; HALF]; 16]; 8],
     };
     const BYTES: usize = 144;
 
@@ -191,9 +193,9 @@ impl Pack for Q4K {
 
 impl Pack for Q6K {
     const EMPTY: Self = Self {
-        d: [0; WIDE],
-        scales: [[0; WIDE]; 16],
-        q: [[[0; WIDE]; 16]; 16],
+        d: [0; HALF],
+        scales: [[0; HALF]; 16],
+        q: [[[0; HALF]; 16]; 16],
     };
     const BYTES: usize = 210;
 
@@ -226,7 +228,7 @@ fn float(half_bits: u16) -> f32 {
 }
 
 /// The low nibbles of `lane`, then the high ones.
-fn nibbles(q: &[[u8; WIDE]; 16], lane: usize) -> impl Iterator<Item = u8> {
+fn nibbles(q: &[[u8; HALF]; 16], lane: usize) -> impl Iterator<Item = u8> {
     let low = q.iter().map(move |q| q[lane] & 15);
     low.chain(q.iter().map(move |q| q[lane] >> 4))
 }

@@ -1,24 +1,26 @@
 //! Nibbles with a scale every 32.
 
-use super::{Panel, WIDE};
+use super::{HALF, Half, fetch};
 use crate::kernels::simd::Lanes;
 
 /// `Q4_0`, 32 columns: column `j` in low nibbles, `j + 16` in high ones.
 #[derive(Clone, Copy, Debug)]
+#[repr(align(32))]
 pub(in crate::kernels) struct Q40 {
-    pub(super) d: [u16; WIDE],
-    pub(super) q: [[u8; WIDE]; 16],
+    pub(super) d: [u16; HALF],
+    pub(super) q: [[u8; HALF]; 16],
 }
 
 /// `Q4_1`, 32 columns: column `j` in low nibbles, `j + 16` in high ones.
 #[derive(Clone, Copy, Debug)]
+#[repr(align(64))]
 pub(in crate::kernels) struct Q41 {
-    pub(super) d: [u16; WIDE],
-    pub(super) m: [u16; WIDE],
-    pub(super) q: [[u8; WIDE]; 16],
+    pub(super) d: [u16; HALF],
+    pub(super) m: [u16; HALF],
+    pub(super) q: [[u8; HALF]; 16],
 }
 
-impl Panel for Q40 {
+impl Half for Q40 {
     const SUB: usize = 32;
     const SUBS: usize = 1;
     const SCALED: bool = true;
@@ -39,9 +41,15 @@ impl Panel for Q40 {
     fn shift<S: Lanes>(&self, simd: S, _: usize) -> S::Sixteen {
         simd.splat(0.0)
     }
+
+    #[inline(always)]
+    fn fetch(&self, _: usize) {
+        fetch(&self.d);
+        fetch(self.q.as_flattened());
+    }
 }
 
-impl Panel for Q41 {
+impl Half for Q41 {
     const SUB: usize = 32;
     const SUBS: usize = 1;
     const SCALED: bool = true;
@@ -61,5 +69,11 @@ impl Panel for Q41 {
     #[inline(always)]
     fn shift<S: Lanes>(&self, simd: S, _: usize) -> S::Sixteen {
         simd.halves(&self.m)
+    }
+
+    #[inline(always)]
+    fn fetch(&self, _: usize) {
+        fetch(&self.d);
+        fetch(self.q.as_flattened());
     }
 }

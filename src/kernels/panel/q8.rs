@@ -1,16 +1,17 @@
 //! Bytes with a scale every 32.
 
-use super::{Panel, WIDE};
+use super::{HALF, Half, fetch};
 use crate::kernels::simd::Lanes;
 
 /// `Q8_0`, 32 columns.
 #[derive(Clone, Copy, Debug)]
+#[repr(align(32))]
 pub(in crate::kernels) struct Q80 {
-    pub(super) d: [u16; WIDE],
-    pub(super) q: [[i8; WIDE]; 32],
+    pub(super) d: [u16; HALF],
+    pub(super) q: [[i8; HALF]; 32],
 }
 
-impl Panel for Q80 {
+impl Half for Q80 {
     const SUB: usize = 32;
     const SUBS: usize = 1;
     const SCALED: bool = true;
@@ -31,5 +32,11 @@ impl Panel for Q80 {
     #[inline(always)]
     fn shift<S: Lanes>(&self, simd: S, _: usize) -> S::Sixteen {
         simd.splat(0.0)
+    }
+
+    #[inline(always)]
+    fn fetch(&self, _: usize) {
+        fetch(&self.d);
+        fetch(self.q.as_flattened());
     }
 }

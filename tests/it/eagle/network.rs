@@ -186,7 +186,8 @@ fn logits_are_those_of_the_equations() {
     for (seed, (name, config)) in (1..).zip(options()) {
         let (far, size) = worst(&random(config, seed), &target);
         assert!(size > 0.5, "{name}: logits up to {size} say nothing");
-        assert!(far < 1e-4, "{name}: {far} off");
+        let most = 1e-5 * size.max(10.0);
+        assert!(far < most, "{name}: {far} off, logits up to {size}");
     }
 }
 
