@@ -187,7 +187,7 @@ impl Attention<'_> {
         let width = self.group() * head_dim;
         for ((span, head), done) in tasks.iter().zip(done) {
             paste(&mut dq, q.cols(), &span.queries, *head, width, &done.q);
-            let mut give = |to: &mut [f32], at: &Range<usize>, from: &[f32]| {
+            let give = |to: &mut [f32], at: &Range<usize>, from: &[f32]| {
                 paste(to, cols, at, *head, head_dim, from);
             };
             give(&mut rows.k, &span.rows, &done.k.view());

@@ -89,7 +89,8 @@ fn random_sequence(form: &Form, tokens: &[TokenId], random: &mut Normal) -> Sequ
 fn moved(weights: &Weights, part: Part, direction: &[f32], far: f32) -> Result<Weights> {
     let mut weights = weights.clone();
     let (old, cols) = (weights.get(part).clone(), weights.get(part).cols());
-    let values = old.view().iter().zip(direction).map(|(x, d)| x + far * d);
+    let view = old.view();
+    let values = view.iter().zip(direction).map(|(x, d)| x + far * d);
     weights.set(part, Mat::new(cols, values.collect())?);
     Ok(weights)
 }

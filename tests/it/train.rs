@@ -232,7 +232,7 @@ fn a_killed_run_goes_on() {
         number("offset") + number("bytes")
     };
     for (kept, extra, torn) in [
-        (5, 3, ""),
+        (5usize, 3, ""),
         (5, 700, ""),
         (0, 100, ""),
         (7, 0, "{\"prompt\":7,\"sha"),
