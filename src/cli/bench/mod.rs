@@ -16,8 +16,8 @@ mod table;
 mod warnings;
 
 pub(super) use args::BENCH;
-pub(super) use provenance::of_run;
 pub use args::{BenchArgs, DrafterSpec};
+pub(super) use provenance::of_run;
 
 use std::{ffi::OsString, io::Write};
 

@@ -226,7 +226,14 @@ fn a_head_is_made_and_used() {
         (&seen["draft_vocab"], &seen["kv_heads"]),
         (&Value::from(60), &Value::from(4))
     );
-    assert_eq!(seen["warnings"], serde_json::json!([]));
+    // So small a vocabulary is its own first tokens, which is what the one warning says.
+    let warnings = seen["warnings"].as_array().expect("a list");
+    assert!(
+        warnings.iter().all(|w| w
+            .as_str()
+            .is_some_and(|w| w.starts_with("d2t is all zeros"))),
+        "{warnings:?}"
+    );
     let ran = eyrie(&[
         "generate",
         "--model",
@@ -276,7 +283,7 @@ fn wrong_usage_is_one_line() {
         &["--prompts", "nowhere"],
     );
     refused(&eyrie(TRAIN), 1, &["--data", "data.json"]);
-    refused(&eyrie(&["train"]), 2, &["subcommand"]);
+    refused(&eyrie(&["train"]), 2, &["a command is missing"]);
     refused(
         &eyrie(&given(TRAIN, &["--decay", "1.5"])),
         2,
