@@ -16,7 +16,7 @@ impl Normal {
 
     /// A number strictly between 0 and 1.
     fn uniform(&mut self) -> f64 {
-        const BITS: f64 = (1_u64 << 53) as f64;
+        const BITS: f64 = 9_007_199_254_740_992.0;
         self.at += 1;
         #[expect(clippy::cast_precision_loss, reason = "53 bits fit the mantissa")]
         let x = derive_line(self.seed, self.at) as f64;

@@ -231,7 +231,7 @@ impl Unroll<'_> {
                 let attention = self.attention(pass, step);
                 attention.backward(q, &made.shares, seen, &mut rows, &mut own[..step])
             })?;
-            let dq = self.unturned(dq, step)?;
+            let dq = self.unturned(&dq, step)?;
             gradients.linear(Part::Q, &dq, &made.x)?;
             let dx = dq.times(self.weights.get(Part::Q))?;
             above = dh;
@@ -282,7 +282,7 @@ impl Unroll<'_> {
     }
 
     /// The gradient of queries before they were turned and scaled.
-    fn unturned(&self, dq: Mat, step: usize) -> Result<Mat> {
+    fn unturned(&self, dq: &Mat, step: usize) -> Result<Mat> {
         let width = dq.cols();
         let mut dq = dq.view().to_vec();
         self.turn(&mut dq, width, &self.positions(step), true);

@@ -292,7 +292,7 @@ fn other_data_are_refused() {
         taps.contains("taps is [2, 3, 4]; accepted is [1, 2, 3]"),
         "{taps}"
     );
-    let mut other = prompts.clone();
+    let mut other = prompts;
     other[2].tokens[0] ^= 1;
     let mut writer = Writer::open(&bench.at("data"), bench.facts()).expect("a folder");
     let error = distill(
