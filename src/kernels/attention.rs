@@ -3,6 +3,7 @@
 use super::{
     Exec,
     act::exp,
+    dot::filled,
     simd::{Kernel, Lanes, dispatch},
 };
 
@@ -268,14 +269,5 @@ fn exponentials<S: Lanes>(simd: S, scores: &mut [[f32; 16]]) -> f32 {
         }
         sums = simd.plus(sums, simd.sixteen(scores));
     }
-    let zero = simd.splat(0.0);
-    let quarter = simd.quarter([sums, zero, zero, zero]);
-    simd.quarters([quarter, zero, zero, zero])[0]
-}
-
-#[inline(always)]
-fn filled(values: &[f32]) -> [f32; 16] {
-    let mut all = [0.0; 16];
-    all[..values.len()].copy_from_slice(values);
-    all
+    simd.sum(sums)
 }

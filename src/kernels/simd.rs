@@ -1,14 +1,7 @@
 //! Choosing the instruction set at run time.
 
-/// Arithmetic on lanes of `f32`: sums of eight are rounded after each operation, products are added
-/// to sixteen in one rounding. Every instruction set gives the same bits.
+/// Arithmetic on sixteen lanes of `f32`. Every instruction set gives the same bits.
 pub(super) trait Lanes: Copy {
-    type Eight: Copy;
-    fn load(self, lanes: &[f32; 8]) -> Self::Eight;
-    fn store(self, lanes: Self::Eight) -> [f32; 8];
-    fn add(self, a: Self::Eight, b: Self::Eight) -> Self::Eight;
-    fn mul(self, a: Self::Eight, b: Self::Eight) -> Self::Eight;
-
     type Sixteen: Copy;
     /// Registers hold twice as many sums as with eight lanes a register.
     const WIDE: bool;
@@ -42,6 +35,13 @@ pub(super) trait Lanes: Copy {
             self.quarter([v[2], v[6], v[10], v[14]]),
             self.quarter([v[3], v[7], v[11], v[15]]),
         ])
+    }
+    /// The sum of a vector's lanes, folded in halves.
+    #[inline(always)]
+    fn sum(self, vector: Self::Sixteen) -> f32 {
+        let zero = self.splat(0.0);
+        let quarter = self.quarter([vector, zero, zero, zero]);
+        self.quarters([quarter, zero, zero, zero])[0]
     }
 }
 
@@ -129,28 +129,6 @@ fn each<const N: usize>(f: impl Fn(usize) -> f32) -> [f32; N] {
 }
 
 impl Lanes for Portable {
-    type Eight = [f32; 8];
-
-    #[inline(always)]
-    fn load(self, lanes: &[f32; 8]) -> [f32; 8] {
-        *lanes
-    }
-
-    #[inline(always)]
-    fn store(self, lanes: [f32; 8]) -> [f32; 8] {
-        lanes
-    }
-
-    #[inline(always)]
-    fn add(self, a: [f32; 8], b: [f32; 8]) -> [f32; 8] {
-        each(|i| a[i] + b[i])
-    }
-
-    #[inline(always)]
-    fn mul(self, a: [f32; 8], b: [f32; 8]) -> [f32; 8] {
-        each(|i| a[i] * b[i])
-    }
-
     type Sixteen = [f32; 16];
     const WIDE: bool = false;
 
@@ -325,28 +303,6 @@ mod x86 {
     }
 
     impl Lanes for Avx2 {
-        type Eight = __m256;
-
-        #[inline(always)]
-        fn load(self, lanes: &[f32; 8]) -> __m256 {
-            cast(*lanes)
-        }
-
-        #[inline(always)]
-        fn store(self, lanes: __m256) -> [f32; 8] {
-            cast(lanes)
-        }
-
-        #[inline(always)]
-        fn add(self, a: __m256, b: __m256) -> __m256 {
-            self.0.avx._mm256_add_ps(a, b)
-        }
-
-        #[inline(always)]
-        fn mul(self, a: __m256, b: __m256) -> __m256 {
-            self.0.avx._mm256_mul_ps(a, b)
-        }
-
         type Sixteen = [__m256; 2];
         const WIDE: bool = false;
 
@@ -377,12 +333,14 @@ mod x86 {
 
         #[inline(always)]
         fn product(self, a: [__m256; 2], b: [__m256; 2]) -> [__m256; 2] {
-            [self.mul(a[0], b[0]), self.mul(a[1], b[1])]
+            let avx = self.0.avx;
+            [avx._mm256_mul_ps(a[0], b[0]), avx._mm256_mul_ps(a[1], b[1])]
         }
 
         #[inline(always)]
         fn plus(self, a: [__m256; 2], b: [__m256; 2]) -> [__m256; 2] {
-            [self.add(a[0], b[0]), self.add(a[1], b[1])]
+            let avx = self.0.avx;
+            [avx._mm256_add_ps(a[0], b[0]), avx._mm256_add_ps(a[1], b[1])]
         }
 
         #[inline(always)]
@@ -427,8 +385,9 @@ mod x86 {
 
         #[inline(always)]
         fn quarter(self, v: [[__m256; 2]; 4]) -> [__m256; 2] {
-            let [a, b] = [self.add(v[0][0], v[0][1]), self.add(v[1][0], v[1][1])];
-            let [c, d] = [self.add(v[2][0], v[2][1]), self.add(v[3][0], v[3][1])];
+            // Lanes `j` and `j + 8` of two vectors.
+            let [a, b] = self.plus([v[0][0], v[1][0]], [v[0][1], v[1][1]]);
+            let [c, d] = self.plus([v[2][0], v[3][0]], [v[2][1], v[3][1]]);
             [self.fours(a, b), self.fours(c, d)]
         }
 
@@ -503,28 +462,6 @@ mod x86 {
     }
 
     impl Lanes for Avx512 {
-        type Eight = __m256;
-
-        #[inline(always)]
-        fn load(self, lanes: &[f32; 8]) -> __m256 {
-            cast(*lanes)
-        }
-
-        #[inline(always)]
-        fn store(self, lanes: __m256) -> [f32; 8] {
-            cast(lanes)
-        }
-
-        #[inline(always)]
-        fn add(self, a: __m256, b: __m256) -> __m256 {
-            self.0.avx._mm256_add_ps(a, b)
-        }
-
-        #[inline(always)]
-        fn mul(self, a: __m256, b: __m256) -> __m256 {
-            self.0.avx._mm256_mul_ps(a, b)
-        }
-
         type Sixteen = __m512;
         const WIDE: bool = true;
 

@@ -166,8 +166,7 @@ impl Keyed {
     /// Two independent 64-bit numbers for a counter.
     #[inline]
     pub(super) fn words(self, first: u32, index: u64, domain: Domain) -> [u64; 2] {
-        let (high, low) = split(index);
-        let block = philox([first, low, high, domain as u32], self.seed);
+        let block = philox(counter(first, index, domain), self.seed);
         let join = |low: u32, high: u32| u64::from(high) << 32 | u64::from(low);
         [join(block[0], block[1]), join(block[2], block[3])]
     }
@@ -224,8 +223,7 @@ impl Draws for Keyed {
         let mut winner = id;
         if let Some(first) = whole(law.ids()) {
             // Nearly all of a vocabulary is ruled out side by side.
-            let (high, low) = split(at.index);
-            let counter = [first / 2, low, high, at.domain as u32];
+            let counter = counter(first / 2, at.index, at.domain);
             for place in may_reach(law.logarithms(), best, counter, self.seed) {
                 let (id, ln_p) = (law.ids()[place], law.logarithms()[place]);
                 let value = ln_p + self.gumbel(at, id);
@@ -274,6 +272,13 @@ impl Draws for Keyed {
         };
         law.iter().map(noisy).collect()
     }
+}
+
+/// Philox's counter of a block.
+#[inline]
+fn counter(first: u32, index: u64, domain: Domain) -> [u32; 4] {
+    let (high, low) = split(index);
+    [first, low, high, domain as u32]
 }
 
 /// The first of many ids without a gap, if it is even.

@@ -30,10 +30,7 @@ macro_rules! float {
     ($name:ident, $read:ident) => {
         impl Half for $name {
             const SUB: usize = 1;
-            const SUBS: usize = 1;
             const SCALED: bool = false;
-            const SHIFTED: bool = false;
-            const PAIRS: bool = false;
 
             #[inline(always)]
             fn weights<S: Lanes>(&self, simd: S, _: usize, _: usize) -> [S::Sixteen; 2] {
@@ -44,11 +41,6 @@ macro_rules! float {
             #[inline(always)]
             fn scale<S: Lanes>(&self, simd: S, _: usize) -> S::Sixteen {
                 simd.splat(1.0)
-            }
-
-            #[inline(always)]
-            fn shift<S: Lanes>(&self, simd: S, _: usize) -> S::Sixteen {
-                simd.splat(0.0)
             }
 
             #[inline(always)]

@@ -28,7 +28,6 @@ pub(in crate::kernels) struct Q6K {
 impl Half for Q4K {
     const SUB: usize = 32;
     const SUBS: usize = 8;
-    const SCALED: bool = true;
     const SHIFTED: bool = true;
     const PAIRS: bool = true;
 
@@ -61,9 +60,6 @@ impl Half for Q4K {
 impl Half for Q6K {
     const SUB: usize = 16;
     const SUBS: usize = 16;
-    const SCALED: bool = true;
-    const SHIFTED: bool = false;
-    const PAIRS: bool = false;
 
     #[inline(always)]
     fn weights<S: Lanes>(&self, simd: S, sub: usize, j: usize) -> [S::Sixteen; 2] {
@@ -74,11 +70,6 @@ impl Half for Q6K {
     #[inline(always)]
     fn scale<S: Lanes>(&self, simd: S, sub: usize) -> S::Sixteen {
         simd.product(simd.halves(&self.d), simd.signed(&self.scales[sub]))
-    }
-
-    #[inline(always)]
-    fn shift<S: Lanes>(&self, simd: S, _: usize) -> S::Sixteen {
-        simd.splat(0.0)
     }
 
     #[inline(always)]

@@ -40,13 +40,13 @@ pub(super) trait Half: Sync {
     /// Values that share a scale; 1 for floats, which have none.
     const SUB: usize;
     /// Subs of a block.
-    const SUBS: usize;
+    const SUBS: usize = 1;
     /// Whether values have scales.
-    const SCALED: bool;
+    const SCALED: bool = true;
     /// Whether a sub's values have a common summand, too.
-    const SHIFTED: bool;
+    const SHIFTED: bool = false;
     /// Weights that [`Half::weights`] gives at a time: 1, or 2 that lie half a sub apart.
-    const PAIRS: bool;
+    const PAIRS: bool = false;
 
     /// Values `j`, and `j + SUB / 2` for pairs (else anything), of sub `sub`.
     fn weights<S: Lanes>(&self, simd: S, sub: usize, j: usize) -> [S::Sixteen; 2];
@@ -54,8 +54,11 @@ pub(super) trait Half: Sync {
     /// The scale of sub `sub`.
     fn scale<S: Lanes>(&self, simd: S, sub: usize) -> S::Sixteen;
 
-    /// The summand of sub `sub`.
-    fn shift<S: Lanes>(&self, simd: S, sub: usize) -> S::Sixteen;
+    /// The summand of sub `sub`, where values have one.
+    #[inline(always)]
+    fn shift<S: Lanes>(&self, simd: S, _sub: usize) -> S::Sixteen {
+        simd.splat(0.0)
+    }
 
     /// Asks memory for sub `sub`.
     fn fetch(&self, sub: usize);

@@ -22,9 +22,6 @@ pub(in crate::kernels) struct Q41 {
 
 impl Half for Q40 {
     const SUB: usize = 32;
-    const SUBS: usize = 1;
-    const SCALED: bool = true;
-    const SHIFTED: bool = false;
     const PAIRS: bool = true;
 
     #[inline(always)]
@@ -38,11 +35,6 @@ impl Half for Q40 {
     }
 
     #[inline(always)]
-    fn shift<S: Lanes>(&self, simd: S, _: usize) -> S::Sixteen {
-        simd.splat(0.0)
-    }
-
-    #[inline(always)]
     fn fetch(&self, _: usize) {
         fetch(&self.d);
         fetch(self.q.as_flattened());
@@ -51,8 +43,6 @@ impl Half for Q40 {
 
 impl Half for Q41 {
     const SUB: usize = 32;
-    const SUBS: usize = 1;
-    const SCALED: bool = true;
     const SHIFTED: bool = true;
     const PAIRS: bool = true;
 

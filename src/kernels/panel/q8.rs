@@ -13,10 +13,6 @@ pub(in crate::kernels) struct Q80 {
 
 impl Half for Q80 {
     const SUB: usize = 32;
-    const SUBS: usize = 1;
-    const SCALED: bool = true;
-    const SHIFTED: bool = false;
-    const PAIRS: bool = false;
 
     #[inline(always)]
     fn weights<S: Lanes>(&self, simd: S, _: usize, j: usize) -> [S::Sixteen; 2] {
@@ -27,11 +23,6 @@ impl Half for Q80 {
     #[inline(always)]
     fn scale<S: Lanes>(&self, simd: S, _: usize) -> S::Sixteen {
         simd.halves(&self.d)
-    }
-
-    #[inline(always)]
-    fn shift<S: Lanes>(&self, simd: S, _: usize) -> S::Sixteen {
-        simd.splat(0.0)
     }
 
     #[inline(always)]
