@@ -316,6 +316,12 @@ impl Serialize for Device {
     }
 }
 
+/// Threads to compute with: as many as asked for, or as there are cores.
+pub(super) fn threads(asked: Option<u16>) -> usize {
+    let cores = || std::thread::available_parallelism().map_or(1, usize::from);
+    asked.map_or_else(cores, usize::from)
+}
+
 pub(super) fn device(text: &str) -> Result<Device, String> {
     let accepted = if cfg!(feature = "cuda") {
         "cpu and cuda:N are accepted"

@@ -9,7 +9,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::{
-    args::{Device, Dtype, device},
+    args::{Device, Dtype, device, threads},
     error::{Unwritable, usage},
     head_args::HeadArgs,
     models::{self, Opened},
@@ -107,7 +107,6 @@ struct Config {
 
 impl Config {
     fn new(args: &CheckHeadArgs) -> Self {
-        let cores = || std::thread::available_parallelism().map_or(1, usize::from);
         let tokens = args.max_tokens.unwrap_or(64) as usize;
         Self {
             version: env!("CARGO_PKG_VERSION"),
@@ -120,7 +119,7 @@ impl Config {
             head: args.head,
             dtype: args.dtype,
             device: args.device,
-            threads: args.threads.map_or_else(cores, usize::from),
+            threads: threads(args.threads),
             seed: args.seed,
             json: args.json,
         }

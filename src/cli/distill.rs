@@ -12,7 +12,7 @@ use rayon::ThreadPoolBuilder;
 use serde::Serialize;
 
 use super::{
-    args::{Device, Dtype, device},
+    args::{Device, Dtype, device, threads},
     check_head::spec,
     error::{Unwritable, usage},
     interrupt,
@@ -118,7 +118,6 @@ struct Config {
 
 impl Config {
     fn new(args: &DistillArgs, target: &Opened) -> Result<Self> {
-        let cores = || std::thread::available_parallelism().map_or(1, usize::from);
         Ok(Self {
             version: env!("CARGO_PKG_VERSION"),
             model: args.model.clone(),
@@ -134,7 +133,7 @@ impl Config {
             seed: args.seed,
             dtype: args.dtype,
             device: args.device,
-            threads: args.threads.map_or_else(cores, usize::from),
+            threads: threads(args.threads),
         })
     }
 }

@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 use serde::Serialize;
 
 use super::{
-    args::{Device, DrafterKind, Dtype, PickKind, RuleKind, SetupArgs},
+    args::{Device, DrafterKind, Dtype, PickKind, RuleKind, SetupArgs, threads},
     error::usage,
     head_args::HeadArgs,
     tree::TreeSize,
@@ -82,7 +82,6 @@ impl Setup {
             return usage("--allow-tokenizer-mismatch", "needs --drafter model");
         }
         floats(args)?;
-        let cores = || std::thread::available_parallelism().map_or(1, usize::from);
         Ok(Self {
             model: args.model.clone(),
             drafter,
@@ -95,7 +94,7 @@ impl Setup {
             head_dtype: args.head_dtype.unwrap_or(args.dtype),
             device: args.device,
             row_invariant: word(true),
-            threads: args.threads.map_or_else(cores, usize::from),
+            threads: threads(args.threads),
             max_batch: usize::from(args.max_batch),
             kv_tokens: args.kv_tokens.map(|n| n as usize),
             prefill_chunk: args.prefill_chunk as usize,

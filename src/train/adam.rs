@@ -1,10 +1,10 @@
-//! The optimiser: AdamW (Loshchilov and Hutter 2019, arXiv 1711.05101) without decay, on gradients whose
-//! length is bounded, with a rate that warms up and then falls along a cosine.
+//! The optimiser: AdamW (Loshchilov and Hutter 2019, arXiv 1711.05101) without decay, at a rate that
+//! warms up and then falls along a cosine.
 
 use rayon::prelude::*;
 
 use super::{
-    mat::Mat,
+    mat::{CHUNK, Mat},
     net::{Form, Gradients, Part, Weights},
 };
 use crate::error::Result;
@@ -16,8 +16,6 @@ const EPS: f32 = 1e-8;
 const WARM_UP: f64 = 0.04;
 /// Fewest steps in which it does.
 const LEAST_WARM_UP: f64 = 5.0;
-/// Values added up together.
-const CHUNK: usize = 1 << 16;
 
 /// Means of gradients and of their squares, by [`Part`].
 #[derive(Clone, Debug, PartialEq)]
@@ -42,52 +40,44 @@ impl Adam {
         }
     }
 
-    /// Moves `weights` against `gradients`, which are shortened to `clip`; how long they were.
+    /// Moves `weights` against `gradients`, which are multiplied by `shrink` before.
     pub(super) fn step(
         &mut self,
         weights: &mut Weights,
         gradients: &Gradients,
         rate: f32,
-        clip: f32,
-    ) -> Result<f64> {
+        shrink: f32,
+    ) -> Result<()> {
         self.steps += 1;
-        let length = length(gradients);
-        #[expect(clippy::cast_possible_truncation, reason = "a factor of at most 1")]
-        let shrink = (f64::from(clip) / length.max(1e-12)).min(1.0) as f32;
         let steps = i32::try_from(self.steps).unwrap_or(i32::MAX);
         let (first, second) = (1.0 - BETA1.powi(steps), 1.0 - BETA2.powi(steps));
         for part in Part::ALL {
             let at = part as usize;
             let (old, cols) = (weights.get(part), weights.get(part).cols());
-            let mut new = old.view().to_vec();
+            let old = old.view();
+            let mut new = vec![0.0; old.len()];
             let values = new.par_chunks_mut(CHUNK);
             let values = values
+                .zip(old.par_chunks(CHUNK))
                 .zip(gradients.get(part).par_chunks(CHUNK))
                 .zip(self.mean[at].par_chunks_mut(CHUNK))
                 .zip(self.square[at].par_chunks_mut(CHUNK));
-            values.for_each(|(((new, gradient), mean), square)| {
-                let values = new.iter_mut().zip(gradient).zip(mean).zip(square);
-                for (((new, gradient), mean), square) in values {
+            values.for_each(|((((new, old), gradient), mean), square)| {
+                let values = new.iter_mut().zip(old).zip(gradient);
+                for (((new, old), gradient), (mean, square)) in
+                    values.zip(mean.iter_mut().zip(square))
+                {
                     let gradient = gradient * shrink;
                     *mean += (1.0 - BETA1) * (gradient - *mean);
                     *square += (1.0 - BETA2) * (gradient * gradient - *square);
-                    *new -= rate * (*mean / first) / ((*square / second).sqrt() + EPS);
+                    *new = old - rate * (*mean / first) / ((*square / second).sqrt() + EPS);
                 }
             });
+            drop(old);
             weights.set(part, Mat::new(cols, new)?);
         }
-        Ok(length)
+        Ok(())
     }
-}
-
-/// The length of all gradients together.
-fn length(gradients: &Gradients) -> f64 {
-    let squares = Part::ALL.into_iter().flat_map(|part| {
-        let chunks = gradients.get(part).par_chunks(CHUNK);
-        let square = |chunk: &[f32]| chunk.iter().map(|x| f64::from(*x).powi(2)).sum::<f64>();
-        chunks.map(square).collect::<Vec<f64>>()
-    });
-    squares.sum::<f64>().sqrt()
 }
 
 /// The factor of the rate at step `at` of `all`: up to 1, then down to `least` along a cosine.

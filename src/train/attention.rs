@@ -15,7 +15,7 @@ use std::ops::Range;
 use rayon::prelude::*;
 
 use super::{
-    mat::{Mat, add},
+    mat::{Mat, add, dot},
     net::Form,
 };
 use crate::error::Result;
@@ -283,19 +283,6 @@ fn paste(
     for (row, from) in rows.zip(from.chunks(width)) {
         add(&mut row[head * width..(head + 1) * width], from);
     }
-}
-
-fn dot(a: &[f32], b: &[f32]) -> f32 {
-    let (a, a_rest) = a.as_chunks::<8>();
-    let (b, b_rest) = b.as_chunks::<8>();
-    let mut sums = [0.0; 8];
-    for (a, b) in a.iter().zip(b) {
-        for ((sum, a), b) in sums.iter_mut().zip(a).zip(b) {
-            *sum += a * b;
-        }
-    }
-    let rest = a_rest.iter().zip(b_rest).map(|(a, b)| a * b);
-    sums.iter().sum::<f32>() + rest.sum::<f32>()
 }
 
 /// The softmax over both lists together, in place.

@@ -65,34 +65,34 @@ impl Batch {
         frozen: &Frozen,
         steps: usize,
     ) -> Result<Self> {
+        let hidden = frozen.lm_head.cols();
         let (mut taps, mut finals) = (Vec::new(), Vec::new());
+        for (sequence, from) in sequences {
+            let queries = unrolled(sequence.tokens.len(), *from);
+            for i in 0..queries.end {
+                let tap = sequence.taps.row(i).chunks(hidden).zip(scales);
+                taps.extend(tap.flat_map(|(tap, scale)| tap.iter().map(move |x| x / scale)));
+            }
+            for i in queries {
+                finals.extend_from_slice(sequence.finals.row(i + 1));
+            }
+        }
         let mut batch = Self {
             spans: Vec::new(),
-            taps: Mat::new(1, Vec::new())?,
+            taps: Mat::new(scales.len() * hidden, taps)?,
             tokens: Vec::new(),
             positions: Vec::new(),
             rows: Vec::new(),
-            finals: Mat::new(1, Vec::new())?,
+            finals: Mat::new(hidden, finals)?,
             follow: vec![Vec::new(); steps],
             next: vec![Vec::new(); steps],
         };
-        let (mut wide, mut hidden) = (1, 1);
         for (sequence, from) in sequences {
             let queries = unrolled(sequence.tokens.len(), *from);
-            let row = batch.tokens.len();
-            let query = batch.rows.len();
-            (wide, hidden) = (sequence.taps.cols(), sequence.finals.cols());
-            for i in 0..queries.end {
-                let width = wide / scales.len();
-                let tap = sequence.taps.row(i).chunks(width).zip(scales);
-                taps.extend(tap.flat_map(|(tap, scale)| tap.iter().map(move |x| x / scale)));
-            }
+            let (row, query) = (batch.tokens.len(), batch.rows.len());
             batch.tokens.extend(&sequence.tokens[1..=queries.end]);
             batch.positions.extend(0..queries.end);
             batch.rows.extend(queries.clone().map(|i| row + i));
-            for i in queries.clone() {
-                finals.extend_from_slice(sequence.finals.row(i + 1));
-            }
             for step in 0..steps {
                 batch.follow(step, sequence, &queries, frozen);
             }
@@ -101,8 +101,6 @@ impl Batch {
                 queries: query..batch.rows.len(),
             });
         }
-        batch.taps = Mat::new(wide, taps)?;
-        batch.finals = Mat::new(hidden, finals)?;
         Ok(batch)
     }
 
@@ -121,9 +119,9 @@ impl Batch {
     }
 
     /// The queries that are judged at `step`, each with the query whose final it is judged by.
-    pub(super) fn judged(&self, step: usize) -> Vec<(usize, usize)> {
+    pub(super) fn judged(&self, step: usize) -> impl Iterator<Item = (usize, usize)> {
         let next = self.next[step].iter().enumerate();
         let judged = next.filter(|(_, next)| matches!(next, Next::Row(_)));
-        judged.map(|(query, _)| (query, query + step)).collect()
+        judged.map(move |(query, _)| (query, query + step))
     }
 }

@@ -128,10 +128,11 @@ pub fn distill(
 /// Refuses to go on with answers to other prompts.
 fn same_prompts(writer: &Writer, prompts: &[Prompt]) -> Result<()> {
     let data = writer.data();
-    for entry in data.entries() {
-        let given = prompts.binary_search_by_key(&entry.prompt, |prompt| prompt.index);
-        let given = given.ok().map(|place| &prompts[place].tokens[..]);
-        if given != Some(&data.tokens(entry)?[..entry.prompt_tokens]) {
+    for (place, entry) in data.entries().iter().enumerate() {
+        let tokens = data.tokens(entry)?;
+        let given = &tokens[..entry.prompt_tokens];
+        let same = |prompt: &Prompt| prompt.index == entry.prompt && prompt.tokens == given;
+        if !prompts.get(place).is_some_and(same) {
             return Err(TrainError::Unfit(format!(
                 "prompt {} is not the one that the data begin with; accepted are the same prompts, and \
                  more behind them, or another folder",
@@ -253,9 +254,10 @@ impl<'a> Run<'a> {
             txn.commit_all(self.open[*i].seq)?;
         }
         drop(txn);
-        if let Some(streams) = &out.taps {
-            self.keep(&fed, streams, clipped)?;
-        }
+        let Some(streams) = &out.taps else {
+            return Err(TrainError::Unfit("the target gave no streams".to_owned()).into());
+        };
+        self.keep(&fed, streams, clipped)?;
         self.go_on(&fed, &out.logits)
     }
 

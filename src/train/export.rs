@@ -1,12 +1,12 @@
 //! The trained head as every engine loads it: the paper's own form of EAGLE-3, without any option.
 
-use std::{collections::HashMap, fs, path::Path};
+use std::{collections::HashMap, fs, io, path::Path};
 
 use half::{bf16, f16};
 use safetensors::{Dtype, tensor::TensorView};
 use serde_json::{Value, json};
 
-use super::{TrainError, Trainer, data::default_taps, frozen, net::Part, save::replace};
+use super::{TrainError, Trainer, data::default_taps, files::replace, net::Part};
 use crate::{
     draft::eagle::{HeadCheckpoint, HeadOptions, TargetFacts},
     error::Result,
@@ -80,17 +80,18 @@ impl Trainer {
         fs::create_dir_all(dir).map_err(TrainError::io(dir, "make the folder"))?;
         let tensors = self.tensors(head_type)?;
         let path = dir.join(TENSORS);
-        let failed = |error| TrainError::io(&path, "write it")(std::io::Error::other(error));
+        let failed = |error| TrainError::io(&path, "write it")(io::Error::other(error));
         let views = tensors.iter().map(|(name, dtype, shape, bytes)| {
             let view = TensorView::new(*dtype, shape.clone(), bytes);
             Ok((*name, view.map_err(failed)?))
         });
         let views = views.collect::<Result<Vec<_>, TrainError>>()?;
         let about = HashMap::from([("format".to_owned(), "pt".to_owned())]);
-        let bytes = safetensors::serialize(views, Some(about)).map_err(failed)?;
-        replace(&path, &bytes)?;
-        let text = format!("{:#}\n", self.config(checkpoint, head_type)?);
-        replace(&dir.join(CONFIG), text.as_bytes())?;
+        replace(&path, |part| {
+            safetensors::serialize_to_file(views, Some(about), part).map_err(io::Error::other)
+        })?;
+        let text = format!("{:#}\n", self.config(checkpoint, head_type));
+        replace(&dir.join(CONFIG), |part| fs::write(part, text))?;
         let facts = TargetFacts::from(checkpoint.config());
         HeadCheckpoint::open(dir, &facts, &HeadOptions::default())?;
         Ok(())
@@ -176,7 +177,7 @@ impl Trainer {
         Ok(stored)
     }
 
-    fn config(&self, checkpoint: &Checkpoint, head_type: HeadType) -> Result<Value> {
+    fn config(&self, checkpoint: &Checkpoint, head_type: HeadType) -> Value {
         let (form, target) = (&self.form, checkpoint.config());
         let mut config = json!({
             "architectures": ["LlamaForCausalLM"],
@@ -191,14 +192,14 @@ impl Trainer {
             "draft_vocab_size": self.frozen.ids.len(),
             "rms_norm_eps": target.eps,
             "max_position_embeddings": target.max_position,
-            "rope_theta": frozen::theta(target).0,
+            "rope_theta": target.rope.theta,
             "tie_word_embeddings": false,
             "torch_dtype": head_type.name(),
         });
         let taps = &self.data.facts().taps;
-        if *taps != default_taps(target)? {
+        if default_taps(target).ok().as_ref() != Some(taps) {
             config["eagle_aux_hidden_state_layer_ids"] = json!(taps);
         }
-        Ok(config)
+        config
     }
 }

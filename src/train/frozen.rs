@@ -5,11 +5,7 @@ use crate::{
     TokenId,
     error::Result,
     kernels::Format,
-    model::{
-        Dtype, Linear,
-        config::{Config, RopeScaling},
-        load::Checkpoint,
-    },
+    model::{Dtype, Linear, config::Config, load::Checkpoint},
 };
 
 /// The target's embedding, and the rows of its output head that are guessed among.
@@ -81,9 +77,4 @@ pub(super) fn fits(config: &Config) -> Result<(), TrainError> {
         "the target has {heads} heads of {width} values in a stream of {hidden}; accepted is head_dim \
          {hidden} / {heads}, as every engine that loads EAGLE-3 heads has it"
     )))
-}
-
-/// The base of the head's rotary frequencies: the target's, without its scaling.
-pub(super) fn theta(config: &Config) -> (f64, RopeScaling) {
-    (config.rope.theta, RopeScaling::None)
 }

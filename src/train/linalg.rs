@@ -2,7 +2,7 @@
 
 use rayon::prelude::*;
 
-use super::{mat::Mat, random::Normal};
+use super::{mat::Mat, random::Random};
 use crate::error::Result;
 
 /// Rounds of the iteration for principal directions; they only have to be roughly right.
@@ -56,7 +56,7 @@ fn cholesky(a: &mut [f64], n: usize) {
 }
 
 /// The `count` directions in which rows of `y` are longest, as orthonormal rows (subspace iteration).
-pub(super) fn principal(y: &Mat, count: usize, random: &mut Normal) -> Result<Mat> {
+pub(super) fn principal(y: &Mat, count: usize, random: &mut Random) -> Result<Mat> {
     let n = y.cols();
     let square = y.t_times(y)?;
     let mut rows = Mat::new(n, random.values(count * n, 1.0))?;
@@ -111,7 +111,7 @@ mod tests {
 
     #[test]
     fn a_linear_map_is_found() -> Result<()> {
-        let mut random = Normal::new(3);
+        let mut random = Random::new(3);
         let map = Mat::new(3, random.values(15, 1.0))?;
         let x = Mat::new(5, random.values(40 * 5, 1.0))?;
         let found = ridge(&x, &x.times(&map)?, 1e-9)?;
@@ -123,7 +123,7 @@ mod tests {
 
     #[test]
     fn the_longest_direction_comes_first() -> Result<()> {
-        let mut random = Normal::new(4);
+        let mut random = Random::new(4);
         let mut rows = random.values(300 * 6, 1.0);
         rows.chunks_mut(6).for_each(|row| row[2] *= 9.0);
         let found = principal(&Mat::new(6, rows)?, 2, &mut random)?;

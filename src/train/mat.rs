@@ -8,8 +8,12 @@
 use std::{ops::Deref, sync::RwLockReadGuard};
 
 use candle_core::{CpuStorage, Device, Storage, Tensor};
+use rayon::prelude::*;
 
 use crate::error::Result;
+
+/// Values that a thread takes at once where there is nothing but to go through them.
+pub(super) const CHUNK: usize = 1 << 16;
 
 /// Row-major values `[rows, cols]` that are not changed any more. Clones share them.
 #[derive(Clone, Debug)]
@@ -79,9 +83,31 @@ impl Deref for View<'_> {
 
 /// Adds `x` to `sum`.
 pub(super) fn add(sum: &mut [f32], x: &[f32]) {
-    for (sum, x) in sum.iter_mut().zip(x) {
-        *sum += x;
+    let add = |(sum, x): (&mut [f32], &[f32])| {
+        for (sum, x) in sum.iter_mut().zip(x) {
+            *sum += x;
+        }
+    };
+    if sum.len() <= CHUNK {
+        add((sum, x));
+    } else {
+        let chunks = sum.par_chunks_mut(CHUNK).zip(x.par_chunks(CHUNK));
+        chunks.for_each(add);
     }
+}
+
+/// Σ a b.
+pub(super) fn dot(a: &[f32], b: &[f32]) -> f32 {
+    let (a, a_rest) = a.as_chunks::<8>();
+    let (b, b_rest) = b.as_chunks::<8>();
+    let mut sums = [0.0; 8];
+    for (a, b) in a.iter().zip(b) {
+        for ((sum, a), b) in sums.iter_mut().zip(a).zip(b) {
+            *sum += a * b;
+        }
+    }
+    let rest = a_rest.iter().zip(b_rest).map(|(a, b)| a * b);
+    sums.iter().sum::<f32>() + rest.sum::<f32>()
 }
 
 #[cfg(test)]

@@ -11,8 +11,6 @@ use super::{
     Place, TrainError, Trainer,
     batch::{Batch, Next},
     data::Sequence,
-    net::Part,
-    objective::{self, Rows},
 };
 use crate::{
     SeqId, TokenId,
@@ -24,8 +22,8 @@ use crate::{
 
 /// Guesses in a chain.
 pub const DEPTH: usize = 4;
-/// Sequences in one pass.
-const TOGETHER: usize = 4;
+/// Tokens in one pass, but for its last sequence.
+const TOGETHER: usize = 1024;
 
 /// What was measured on held-out answers.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -88,18 +86,18 @@ fn ratio(part: usize, whole: usize) -> f64 {
 }
 
 impl Trainer {
-    /// What was measured so far, and where.
+    /// What was measured so far, and after which step (`None`: before the first).
     #[must_use]
-    pub fn history(&self) -> &[(Place, Measured)] {
+    pub fn history(&self) -> &[(Option<Place>, Measured)] {
         &self.history
     }
 
-    /// Measures, and keeps it in the [history](Self::history).
+    /// Measures after a step (`None`: before the first), and keeps it in the [history](Self::history).
     ///
     /// # Errors
     /// As [`measure`](Self::measure).
-    pub fn note(&mut self) -> Result<&Measured> {
-        let noted = (self.place, self.measure()?);
+    pub fn note(&mut self, after: Option<Place>) -> Result<&Measured> {
+        let noted = (after, self.measure()?);
         self.history.push(noted);
         Ok(&self.history[self.history.len() - 1].1)
     }
@@ -107,20 +105,29 @@ impl Trainer {
     /// Measures the head as it is on the held-out sequences.
     ///
     /// # Errors
-    /// If the data cannot be read.
+    /// If the data cannot be read, or the loss is no number.
     pub fn measure(&self) -> Result<Measured> {
         let mut measured = Measured::default();
         let mut loss = 0.0;
-        for some in self.held.chunks(TOGETHER) {
-            let sequences = some.iter().map(|(entry, from)| {
-                let sequence = self.data.sequence(entry)?;
-                Ok((sequence, *from))
-            });
-            let sequences: Vec<_> = sequences.collect::<Result<_, TrainError>>()?;
-            loss += self.measure_some(&sequences, &mut measured)?;
+        let (mut some, mut rows) = (Vec::new(), 0);
+        for (i, (entry, from)) in self.held.iter().enumerate() {
+            some.push((self.data.sequence(entry)?, *from));
+            rows += entry.tokens;
+            if rows >= TOGETHER || i + 1 == self.held.len() {
+                loss += self.measure_some(&some, &mut measured)?;
+                some.clear();
+                rows = 0;
+            }
         }
         measured.loss = loss / ratio(measured.covered, 1).max(1.0);
-        Ok(measured)
+        if measured.loss.is_finite() {
+            return Ok(measured);
+        }
+        Err(TrainError::Unfit(format!(
+            "the loss on held-out answers is {}; accepted is a finite number",
+            measured.loss
+        ))
+        .into())
     }
 
     /// Adds some sequences; the sum of their rows' losses.
@@ -131,44 +138,23 @@ impl Trainer {
     ) -> Result<f64> {
         let batch = Batch::new(sequences, &self.scales, &self.frozen, DEPTH)?;
         let unroll = self.unroll(&batch);
-        let pass = unroll.forward(DEPTH)?;
-        let (norm, lm_head) = (self.weights.get(Part::Norm), &self.frozen.lm_head);
+        let (pass, head) = (unroll.forward(DEPTH)?, unroll.head());
         let mut right: Vec<Vec<bool>> = Vec::with_capacity(DEPTH);
         for step in 0..DEPTH {
-            let guesses = objective::guesses(pass.output(step), norm, lm_head, self.form.eps)?;
-            let next = batch.next[step].iter();
-            let hits = next.zip(guesses);
-            right.push(
-                hits.map(|(next, guess)| *next == Next::Row(guess))
-                    .collect(),
-            );
+            let guesses = head.guesses(pass.output(step))?;
+            let hits = batch.next[step].iter().zip(guesses);
+            let hits = hits.map(|(next, guess)| *next == Next::Row(guess));
+            right.push(hits.collect());
         }
         for (span, (sequence, _)) in batch.spans.iter().zip(sequences) {
-            let lengths = span
-                .queries
-                .clone()
-                .map(|query| right.iter().take_while(|right| right[query]).count());
-            let lengths: Vec<usize> = lengths.collect();
+            let right = |query| right.iter().take_while(|right| right[query]).count();
+            let lengths: Vec<usize> = span.queries.clone().map(right).collect();
             let first = batch.positions[batch.rows[span.queries.start]];
             measured.add(sequence, first, &lengths)?;
         }
-        let judged = batch.judged(0);
-        measured.covered += judged.len();
-        if judged.is_empty() {
-            return Ok(0.0);
-        }
-        let laws = objective::laws(&batch.finals, lm_head)?;
-        let rows = Rows {
-            outputs: &pass
-                .output(0)
-                .gather(judged.iter().map(|(query, _)| *query))?,
-            laws: &laws.gather(judged.iter().map(|(_, law)| *law))?,
-            norm,
-            lm_head,
-            eps: self.form.eps,
-            weight: 1.0,
-        };
-        Ok(rows.loss()?.sum)
+        let judged = head.judge(&batch, &[pass.output(0)], &[1.0])?;
+        measured.covered += judged.rows[0];
+        Ok(judged.sums[0])
     }
 }
 

@@ -11,8 +11,9 @@
 //! | `frozen`, `vocab` | what is taken from the target as it is; which tokens are guessed among |
 //! | `start` | start values that copy and look at themselves |
 //! | `batch`, `unroll`, `attention`, `norm` | the head over its own outputs, and its gradient |
-//! | `objective` | the loss against the target's law |
-//! | `adam`, `trainer`, `save` | steps, their order, and going on after a stop |
+//! | `objective`, `losses` | the loss against the target's law |
+//! | `recipe`, `split`, `trainer`, `adam` | what is done with which answers, step by step |
+//! | `save`, `files` | going on after a stop |
 //! | `measure` | acceptance on held-out answers, beside what costs nothing |
 //! | `export` | the head as every engine loads it |
 //! | `mat`, `linalg`, `random` | products, and what start values need |
@@ -28,15 +29,19 @@ mod data;
 mod distill;
 mod error;
 mod export;
+mod files;
 mod frozen;
 mod linalg;
+mod losses;
 mod mat;
 mod measure;
 mod net;
 mod norm;
 mod objective;
 mod random;
+mod recipe;
 mod save;
+mod split;
 mod start;
 mod trainer;
 mod unroll;
@@ -50,4 +55,5 @@ pub use distill::{Answered, Answering, Prompt, distill};
 pub use error::TrainError;
 pub use export::HeadType;
 pub use measure::{DEPTH, Measured, Walk};
-pub use trainer::{Place, Recipe, Stepped, Trainer};
+pub use recipe::Recipe;
+pub use trainer::{Place, Stepped, Trainer};

@@ -1,6 +1,8 @@
 //! The network that is trained: its shape, its weights, their gradients.
 
-use super::mat::Mat;
+use rayon::prelude::*;
+
+use super::mat::{CHUNK, Mat, add};
 use crate::{error::Result, kernels::Rope};
 
 /// Widths, and what does not change.
@@ -149,10 +151,20 @@ impl Gradients {
         &mut self.0[part as usize]
     }
 
+    /// The length of all together, whose sums do not depend on the threads.
+    pub(super) fn length(&self) -> f64 {
+        let square = |chunk: &[f32]| chunk.iter().map(|x| f64::from(*x).powi(2)).sum::<f64>();
+        let squares = self.0.iter().flat_map(|values| {
+            let chunks = values.par_chunks(CHUNK).map(square);
+            chunks.collect::<Vec<f64>>()
+        });
+        squares.sum::<f64>().sqrt()
+    }
+
     /// Adds the gradient of a linear layer whose outputs have the gradient `dy` at the inputs `x`.
     pub(super) fn linear(&mut self, part: Part, dy: &Mat, x: &Mat) -> Result<()> {
         let gradient = dy.t_times(x)?;
-        super::mat::add(self.get_mut(part), &gradient.view());
+        add(self.get_mut(part), &gradient.view());
         Ok(())
     }
 }

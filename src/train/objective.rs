@@ -5,142 +5,157 @@
 //! loss = -Σ p ln softmax(W ô)            gradient of the logits: softmax - p
 //! ```
 //!
-//! Neither law is ever stored: both are made from `hidden` values a row when they are needed, in chunks
-//! of rows, and the gradient takes the place of the logits. So memory does not grow with the vocabulary
-//! times the data.
+//! Neither law is ever stored: both are made from `hidden` values a row when they are needed, for a chunk
+//! of the target's rows and all steps that are judged by them, and so are logits and their gradient.
+//! So memory does not grow with the vocabulary times the rows.
 
 use rayon::prelude::*;
 
-use super::{mat::Mat, norm::Normed};
-use crate::error::Result;
+use super::{
+    batch::Batch,
+    linalg::single,
+    mat::{Mat, dot},
+    norm::Normed,
+};
+use crate::{error::Result, kernels::softmax};
 
-/// Rows whose logits are in memory at once.
+/// Rows whose laws and logits are in memory at once.
 const CHUNK: usize = 1024;
 
-/// The rows of one step.
+/// The output head, and the norm before it.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Rows<'a> {
-    /// Outputs of the head before the norm, `[rows, hidden]`.
-    pub(super) outputs: &'a Mat,
-    /// The target's laws, `[rows, draft_vocab]`.
-    pub(super) laws: &'a Mat,
-    /// Of the norm before the output head.
+pub(super) struct Output<'a> {
+    /// `[1, hidden]`
     pub(super) norm: &'a Mat,
+    /// `[draft_vocab, hidden]`
     pub(super) lm_head: &'a Mat,
     pub(super) eps: f32,
-    /// Factor of every row's loss.
-    pub(super) weight: f32,
 }
 
-/// The loss of rows, and its gradients.
+/// Losses of an unrolled batch, and their gradients.
 #[derive(Debug)]
-pub(super) struct Loss {
-    /// The sum over rows, without the factor.
-    pub(super) sum: f64,
-    /// Of the outputs, `[rows, hidden]`.
-    pub(super) outputs: Vec<f32>,
+pub(super) struct Judged {
+    /// By step, the sum over the rows that were judged, in nats, not weighted.
+    pub(super) sums: Vec<f64>,
+    /// By step, how many these are.
+    pub(super) rows: Vec<usize>,
+    /// By step, of the outputs, `[queries, hidden]`.
+    pub(super) outputs: Vec<Vec<f32>>,
     /// Of the norm's weight.
     pub(super) norm: Vec<f32>,
 }
 
-impl Rows<'_> {
-    pub(super) fn loss(&self) -> Result<Loss> {
-        let (rows, width) = (self.outputs.rows(), self.outputs.cols());
-        let mut loss = Loss {
-            sum: 0.0,
-            outputs: vec![0.0; rows * width],
+impl Output<'_> {
+    /// Judges the outputs of each step, `[queries, hidden]` before the norm, of which every row's loss
+    /// counts for the step's share.
+    pub(super) fn judge(&self, batch: &Batch, outputs: &[&Mat], shares: &[f64]) -> Result<Judged> {
+        let (queries, width) = (batch.rows.len(), self.norm.cols());
+        let mut judged = Judged {
+            sums: vec![0.0; outputs.len()],
+            rows: vec![0; outputs.len()],
+            outputs: vec![vec![0.0; queries * width]; outputs.len()],
             norm: vec![0.0; width],
         };
-        let (outputs, norm) = (self.outputs.view(), self.norm.view());
-        for from in (0..rows).step_by(CHUNK) {
-            let to = rows.min(from + CHUNK);
-            let normed = Normed::of(&outputs[from * width..to * width], width, self.eps);
-            let input = Mat::new(width, normed.weighted(&norm))?;
-            let (sum, logits) = self.chunk(&input, from, to)?;
-            loss.sum += sum;
-            let d = logits.times(self.lm_head)?;
-            normed.weight_gradient(&d.view(), &mut loss.norm);
-            let out = &mut loss.outputs[from * width..to * width];
-            normed.input_gradient(&d.view(), &norm, out);
+        // Step 0 is judged by every law that a later step is judged by.
+        let needed: Vec<usize> = batch.judged(0).map(|(_, law)| law).collect();
+        for some in needed.chunks(CHUNK) {
+            let laws = self.laws(&batch.finals.gather(some.iter().copied())?)?;
+            for (step, share) in shares.iter().enumerate() {
+                let here = batch.judged(step).filter_map(|(query, law)| {
+                    let place = some.binary_search(&law).ok()?;
+                    Some((query, place))
+                });
+                let (queries, places): (Vec<_>, Vec<_>) = here.unzip();
+                let rows = Rows {
+                    outputs: &outputs[step].gather(queries.iter().copied())?,
+                    laws: &laws,
+                    places: &places,
+                    share: single(*share),
+                };
+                let (sum, d) = self.loss(&rows, &mut judged.norm)?;
+                judged.sums[step] += sum;
+                judged.rows[step] += queries.len();
+                for (query, d) in queries.iter().zip(d.chunks(width)) {
+                    judged.outputs[step][query * width..(query + 1) * width].copy_from_slice(d);
+                }
+            }
         }
-        Ok(loss)
+        Ok(judged)
     }
 
-    /// The loss of some rows, and the gradient of their logits.
-    fn chunk(&self, input: &Mat, from: usize, to: usize) -> Result<(f64, Mat)> {
-        let vocab = self.lm_head.rows();
-        let mut logits = input.times_t(self.lm_head)?.view().to_vec();
-        let laws = self.laws.view();
-        let rows = logits
-            .par_chunks_mut(vocab)
-            .zip(laws[from * vocab..to * vocab].par_chunks(vocab));
-        let losses = rows.map(|(logits, law)| {
-            let (expected, total) = (expectation(logits, law), softmax(logits));
-            for (logit, p) in logits.iter_mut().zip(law) {
-                *logit = self.weight * (*logit - p);
+    /// The loss of some rows and the gradient of their outputs; that of the norm's weight is added.
+    fn loss(&self, rows: &Rows<'_>, norm: &mut [f32]) -> Result<(f64, Vec<f32>)> {
+        let (width, vocab) = (self.norm.cols(), self.lm_head.rows());
+        let mut d = vec![0.0; rows.places.len() * width];
+        if d.is_empty() {
+            return Ok((0.0, d));
+        }
+        let normed = Normed::of(&rows.outputs.view(), width, self.eps);
+        let weight = self.norm.view();
+        let input = Mat::new(width, normed.weighted(&weight))?;
+        let logits = input.times_t(self.lm_head)?;
+        let mut back = vec![0.0; rows.places.len() * vocab];
+        let (said, judged) = (logits.view(), back.par_chunks_mut(vocab));
+        let judged = judged.zip(said.par_chunks(vocab)).zip(rows.places);
+        let losses = judged.map(|((back, logits), place)| {
+            let law = &rows.laws[place * vocab..(place + 1) * vocab];
+            let total = softmax(logits, back);
+            for (back, p) in back.iter_mut().zip(law) {
+                *back = rows.share * (*back - p);
             }
-            f64::from(total) - expected
+            f64::from(total) - f64::from(dot(logits, law))
         });
         let losses: Vec<f64> = losses.collect();
-        Ok((losses.iter().sum(), Mat::new(vocab, logits)?))
+        let back = Mat::new(vocab, back)?.times(self.lm_head)?;
+        normed.weight_gradient(&back.view(), norm);
+        normed.input_gradient(&back.view(), &weight, &mut d);
+        Ok((losses.iter().sum(), d))
     }
-}
 
-/// Σ p z, of laws that sum to 1.
-fn expectation(logits: &[f32], law: &[f32]) -> f64 {
-    let (z, z_rest) = logits.as_chunks::<8>();
-    let (p, p_rest) = law.as_chunks::<8>();
-    let mut sums = [0.0_f32; 8];
-    for (z, p) in z.iter().zip(p) {
-        for ((sum, z), p) in sums.iter_mut().zip(z).zip(p) {
-            *sum += z * p;
+    /// The target's laws at rows of its normed last stream, `[rows, draft_vocab]`.
+    fn laws(&self, finals: &Mat) -> Result<Vec<f32>> {
+        let (vocab, logits) = (self.lm_head.rows(), finals.times_t(self.lm_head)?);
+        let mut laws = vec![0.0; finals.rows() * vocab];
+        let rows = laws.par_chunks_mut(vocab);
+        rows.zip(logits.view().par_chunks(vocab))
+            .for_each(|(law, logits)| {
+                softmax(logits, law);
+            });
+        Ok(laws)
+    }
+
+    /// The row of the output head that each output makes the likeliest, of equals the lowest.
+    pub(super) fn guesses(&self, outputs: &Mat) -> Result<Vec<usize>> {
+        let width = outputs.cols();
+        let (all, norm) = (outputs.view(), self.norm.view());
+        let mut guesses = Vec::with_capacity(outputs.rows());
+        for rows in all.chunks(CHUNK * width) {
+            let normed = Normed::of(rows, width, self.eps).weighted(&norm);
+            let logits = Mat::new(width, normed)?.times_t(self.lm_head)?;
+            let logits = logits.view();
+            guesses.par_extend(logits.par_chunks(self.lm_head.rows()).map(largest));
         }
+        Ok(guesses)
     }
-    let rest = z_rest.iter().zip(p_rest).map(|(z, p)| z * p);
-    f64::from(sums.iter().sum::<f32>() + rest.sum::<f32>())
 }
 
-/// The softmax in place; the logarithm of what it was divided by.
-fn softmax(logits: &mut [f32]) -> f32 {
-    let peak = logits.iter().fold(f32::NEG_INFINITY, |m, x| m.max(*x));
-    let mut total = 0.0;
-    for x in logits.iter_mut() {
-        *x = (*x - peak).exp();
-        total += *x;
-    }
-    logits.iter_mut().for_each(|x| *x /= total);
-    peak + total.ln()
+/// Rows of one step that are judged together.
+#[derive(Clone, Copy, Debug)]
+struct Rows<'a> {
+    /// `[rows, hidden]`
+    outputs: &'a Mat,
+    /// `[laws, draft_vocab]`
+    laws: &'a [f32],
+    /// The law of each row.
+    places: &'a [usize],
+    /// Factor of every row's loss.
+    share: f32,
 }
 
-/// The target's laws at rows of its normed last stream, `[rows, draft_vocab]`.
-pub(super) fn laws(finals: &Mat, lm_head: &Mat) -> Result<Mat> {
-    let vocab = lm_head.rows();
-    let mut logits = finals.times_t(lm_head)?.view().to_vec();
-    logits.par_chunks_mut(vocab).for_each(|row| {
-        softmax(row);
+fn largest(row: &[f32]) -> usize {
+    let best = row.iter().enumerate();
+    let best = best.fold((0, f32::NEG_INFINITY), |best, (i, x)| {
+        if *x > best.1 { (i, *x) } else { best }
     });
-    Mat::new(vocab, logits)
-}
-
-/// The row of the output head that each output makes the likeliest, of equals the lowest.
-pub(super) fn guesses(outputs: &Mat, norm: &Mat, lm_head: &Mat, eps: f32) -> Result<Vec<usize>> {
-    let width = outputs.cols();
-    let (all, norm) = (outputs.view(), norm.view());
-    let mut guesses = Vec::with_capacity(outputs.rows());
-    for rows in all.chunks(CHUNK * width) {
-        let normed = Normed::of(rows, width, eps).weighted(&norm);
-        let logits = Mat::new(width, normed)?.times_t(lm_head)?;
-        let logits = logits.view();
-        let best = |row: &[f32]| {
-            let best = row
-                .iter()
-                .enumerate()
-                .fold((0, f32::NEG_INFINITY), |best, (i, x)| {
-                    if *x > best.1 { (i, *x) } else { best }
-                });
-            best.0
-        };
-        guesses.par_extend(logits.par_chunks(lm_head.rows()).map(best));
-    }
-    Ok(guesses)
+    best.0
 }

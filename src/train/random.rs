@@ -1,29 +1,34 @@
-//! Random start values, the same on every machine.
+//! Random start values and orders, the same on every machine.
 
 use crate::sample::derive_line;
 
-/// Numbers of mean 0 and variance 1, each a function of the seed and its place.
+/// Draws, each a function of the seed and its place.
 #[derive(Clone, Debug)]
-pub(super) struct Normal {
+pub(super) struct Random {
     seed: u64,
     at: u64,
 }
 
-impl Normal {
+impl Random {
     pub(super) fn new(seed: u64) -> Self {
         Self { seed, at: 0 }
     }
 
-    /// A number strictly between 0 and 1.
+    /// A number above 0, at most 1.
     fn uniform(&mut self) -> f64 {
-        const BITS: f64 = 9_007_199_254_740_992.0;
-        self.at += 1;
+        const ALL: f64 = 9_007_199_254_740_992.0;
         #[expect(clippy::cast_precision_loss, reason = "53 bits fit the mantissa")]
-        let x = derive_line(self.seed, self.at) as f64;
-        (x + 0.5) / BITS
+        let draw = self.draw() as f64;
+        (draw + 1.0) / ALL
     }
 
-    /// `count` numbers of standard deviation `scale` (Box and Muller 1958).
+    /// 53 bits.
+    fn draw(&mut self) -> u64 {
+        self.at += 1;
+        derive_line(self.seed, self.at)
+    }
+
+    /// `count` numbers of mean 0 and standard deviation `scale` (Box and Muller 1958).
     pub(super) fn values(&mut self, count: usize, scale: f64) -> Vec<f32> {
         let mut values = Vec::with_capacity(count + 1);
         while values.len() < count {
@@ -42,8 +47,7 @@ impl Normal {
     pub(super) fn shuffled(&mut self, count: usize) -> Vec<usize> {
         let mut all: Vec<usize> = (0..count).collect();
         for i in (1..count).rev() {
-            self.at += 1;
-            let draw = derive_line(self.seed, self.at) % (i as u64 + 1);
+            let draw = self.draw() % (i as u64 + 1);
             all.swap(i, usize::try_from(draw).unwrap_or(0));
         }
         all
@@ -56,7 +60,7 @@ mod tests {
 
     #[test]
     fn numbers_have_their_mean_and_spread() {
-        let values = Normal::new(1).values(20_001, 2.0);
+        let values = Random::new(1).values(20_001, 2.0);
         assert_eq!(values.len(), 20_001);
         let mean = values.iter().sum::<f32>() / 20_001.0;
         let square = values.iter().map(|x| x * x).sum::<f32>() / 20_001.0;
@@ -64,7 +68,7 @@ mod tests {
             mean.abs() < 0.06 && (square - 4.0).abs() < 0.15,
             "{mean} {square}"
         );
-        let mut all = Normal::new(2).shuffled(50);
+        let mut all = Random::new(2).shuffled(50);
         assert_ne!(all, (0..50).collect::<Vec<_>>());
         all.sort_unstable();
         assert_eq!(all, (0..50).collect::<Vec<_>>());

@@ -1,43 +1,48 @@
 //! A training on disk, to go on with.
 
-use std::{
-    collections::{BTreeMap, HashMap},
-    fs::{self, File},
-    path::Path,
-};
+use std::{borrow::Cow, collections::HashMap, fs, io, path::Path};
 
-use safetensors::{Dtype, SafeTensors, tensor::TensorView};
+use safetensors::{Dtype, SafeTensors, View};
 use serde::{Deserialize, Serialize};
 
-use super::{Data, Measured, Place, Recipe, TrainError, Trainer, adam::Adam, mat::Mat, net::Part};
+use super::{
+    Data, Facts, Measured, Place, Recipe, TrainError, Trainer, adam::Adam, data::difference,
+    files::replace, mat::Mat, net::Part,
+};
 use crate::{TokenId, error::Result, model::load::Checkpoint};
 
 /// What has to be the same when it goes on.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct About {
+struct Same {
+    facts: Facts,
     recipe: Recipe,
+    /// Sequences that are trained on and measured with, and all their tokens.
+    sequences: usize,
+    tokens: usize,
+    /// The draft vocabulary.
+    ids: Vec<TokenId>,
+}
+
+/// How far it has come.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct About {
+    same: Same,
     place: Place,
     optimiser_steps: u64,
-    history: Vec<(Place, Measured)>,
-    target: String,
-    /// Sequences and tokens of the data.
-    data: (usize, usize),
+    history: Vec<(Option<Place>, Measured)>,
 }
 
 impl Trainer {
-    fn about(&self) -> About {
-        let entries = self.data.entries();
-        About {
+    fn same(&self) -> Same {
+        let used = || self.train.iter().chain(&self.held);
+        Same {
+            facts: self.data.facts().clone(),
             recipe: self.recipe.clone(),
-            place: self.place,
-            optimiser_steps: self.adam.steps,
-            history: self.history.clone(),
-            target: self.data.facts().target.clone(),
-            data: (
-                entries.len(),
-                entries.iter().map(|entry| entry.tokens).sum(),
-            ),
+            sequences: used().count(),
+            tokens: used().map(|(entry, _)| entry.tokens).sum(),
+            ids: self.frozen.ids.clone(),
         }
     }
 
@@ -47,36 +52,30 @@ impl Trainer {
     /// # Errors
     /// If the system refuses.
     pub fn save(&self, path: &Path) -> Result<(), TrainError> {
-        let mut tensors: Vec<(String, Dtype, Vec<u8>)> = Vec::new();
-        let floats =
-            |values: &[f32]| -> Vec<u8> { values.iter().flat_map(|x| x.to_le_bytes()).collect() };
+        let about = About {
+            same: self.same(),
+            place: self.place,
+            optimiser_steps: self.adam.steps,
+            history: self.history.clone(),
+        };
+        let about = serde_json::to_string(&about).map_err(io::Error::other);
+        let about = about.map_err(TrainError::io(path, "write it"))?;
+        let views = Part::ALL.map(|part| self.weights.get(part).view());
+        let mut tensors = vec![("scales".to_owned(), Floats::new(&self.scales))];
         for part in Part::ALL {
-            let (name, at) = (part.name(), part as usize);
-            let held = [
-                ("weight", &*self.weights.get(part).view()),
-                ("mean", &self.adam.mean[at][..]),
-                ("square", &self.adam.square[at][..]),
-            ]
-            .map(|(kind, values)| (format!("{name}.{kind}"), Dtype::F32, floats(values)));
-            tensors.extend(held);
+            let at = part as usize;
+            let held: [(&str, &[f32]); 3] = [
+                ("weight", &views[at]),
+                ("mean", &self.adam.mean[at]),
+                ("square", &self.adam.square[at]),
+            ];
+            let named = |kind| format!("{}.{kind}", part.name());
+            tensors.extend(held.map(|(kind, values)| (named(kind), Floats::new(values))));
         }
-        tensors.push(("scales".to_owned(), Dtype::F32, floats(&self.scales)));
-        let ids = self.frozen.ids.iter().flat_map(|id| id.to_le_bytes());
-        tensors.push(("ids".to_owned(), Dtype::U32, ids.collect()));
-        let failed = |error: std::io::Error| TrainError::io(path, "write it")(error);
-        let about = serde_json::to_string(&self.about()).map_err(|e| failed(e.into()))?;
-        let views = tensors.iter().map(|(name, dtype, bytes)| {
-            let view = TensorView::new(*dtype, vec![bytes.len() / 4], bytes);
-            Ok((
-                name.as_str(),
-                view.map_err(|e| failed(std::io::Error::other(e)))?,
-            ))
-        });
-        let views = views.collect::<Result<Vec<_>, TrainError>>()?;
         let about = HashMap::from([("about".to_owned(), about)]);
-        let bytes = safetensors::serialize(views, Some(about));
-        let bytes = bytes.map_err(|e| failed(std::io::Error::other(e)))?;
-        replace(path, &bytes)
+        replace(path, |part| {
+            safetensors::serialize_to_file(tensors, Some(about), part).map_err(io::Error::other)
+        })
     }
 
     /// Goes on with what was saved to `path`.
@@ -97,53 +96,24 @@ impl Trainer {
         let about = about.ok_or_else(|| wrong("is no saved training".to_owned()))?;
         let about: About = serde_json::from_str(about).map_err(|e| wrong(e.to_string()))?;
         let mut trainer = Self::unstarted(checkpoint, data, recipe, forced)?;
-        let now = trainer.about();
-        for (what, same, there, accepted) in [
-            (
-                "the target",
-                about.target == now.target,
-                about.target.clone(),
-                now.target.clone(),
-            ),
-            (
-                "the recipe",
-                about.recipe == now.recipe,
-                format!("{:?}", about.recipe),
-                format!("{:?}", now.recipe),
-            ),
-            (
-                "data of sequences and tokens",
-                about.data == now.data,
-                format!("{:?}", about.data),
-                format!("{:?}", now.data),
-            ),
-        ] {
-            if !same {
-                return Err(wrong(format!(
-                    "{what} of the saved training: {there}; accepted is {accepted}, as now, or another \
-                     folder"
-                ))
-                .into());
-            }
+        let (there, now) = (&about.same, trainer.same());
+        let different = difference(&there.facts, &now.facts)
+            .or_else(|| difference(&there.recipe, &now.recipe))
+            .or_else(|| difference(there, &now));
+        if let Some(what) = different {
+            return Err(wrong(what).into());
+        }
+        if !trainer.has(about.place) {
+            return Err(wrong(format!("a place that does not exist: {:?}", about.place)).into());
         }
         let tensors = SafeTensors::deserialize(&bytes).map_err(|e| wrong(e.to_string()))?;
-        let tensors: BTreeMap<String, TensorView<'_>> = tensors.tensors().into_iter().collect();
-        let words = |name: &str, count: usize| -> Result<Vec<[u8; 4]>, TrainError> {
-            let found = tensors.get(name).map(|tensor| tensor.data());
-            let found = found.filter(|bytes| bytes.len() == 4 * count);
-            let found = found.ok_or_else(|| wrong(format!("no {name} of {count} values")))?;
-            Ok(found.as_chunks::<4>().0.to_vec())
-        };
         let floats = |name: &str, count: usize| -> Result<Vec<f32>, TrainError> {
-            let words = words(name, count)?;
-            Ok(words.into_iter().map(f32::from_le_bytes).collect())
+            let found = tensors.tensor(name).ok();
+            let found = found.filter(|tensor| tensor.data().len() == 4 * count);
+            let found = found.ok_or_else(|| wrong(format!("no {name} of {count} values")))?;
+            let words = found.data().as_chunks::<4>().0.iter();
+            Ok(words.map(|word| f32::from_le_bytes(*word)).collect())
         };
-        let ids = words("ids", trainer.frozen.ids.len())?;
-        let ids: Vec<TokenId> = ids.into_iter().map(u32::from_le_bytes).collect();
-        if ids != trainer.frozen.ids {
-            let what = "another draft vocabulary; accepted is that of the data and template as now";
-            return Err(wrong(what.to_owned()).into());
-        }
         trainer.scales = floats("scales", trainer.scales.len())?;
         let mut adam = Adam::new(&trainer.form);
         for part in Part::ALL {
@@ -161,12 +131,33 @@ impl Trainer {
     }
 }
 
-/// Writes a file that is there whole, or as it was before.
-pub(super) fn replace(path: &Path, bytes: &[u8]) -> Result<(), TrainError> {
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let part = path.with_file_name(format!(".{name}.part"));
-    let written = fs::write(&part, bytes)
-        .and_then(|()| File::open(&part)?.sync_all())
-        .and_then(|()| fs::rename(&part, path));
-    written.map_err(TrainError::io(path, "write it"))
+/// Floats to be saved, which become bytes when it is their turn.
+struct Floats<'a> {
+    values: &'a [f32],
+    shape: [usize; 1],
+}
+
+impl<'a> Floats<'a> {
+    fn new(values: &'a [f32]) -> Self {
+        let shape = [values.len()];
+        Self { values, shape }
+    }
+}
+
+impl View for Floats<'_> {
+    fn dtype(&self) -> Dtype {
+        Dtype::F32
+    }
+
+    fn shape(&self) -> &[usize] {
+        &self.shape
+    }
+
+    fn data(&self) -> Cow<'_, [u8]> {
+        self.values.iter().flat_map(|x| x.to_le_bytes()).collect()
+    }
+
+    fn data_len(&self) -> usize {
+        4 * self.values.len()
+    }
 }

@@ -18,6 +18,8 @@
 //! embedding, and the output matrix puts them back where the output head will find the token,
 //! strength · Pᵀ / norm. Only start values: the file is a plain EAGLE-3 head.
 
+use std::mem::take;
+
 use super::{
     TrainError,
     data::Sequence,
@@ -26,7 +28,7 @@ use super::{
     mat::Mat,
     net::{Form, Part, Weights},
     norm::Normed,
-    random::Normal,
+    random::Random,
 };
 use crate::{
     error::Result,
@@ -122,9 +124,9 @@ impl Start<'_> {
 
     /// The weights to begin with.
     pub(super) fn weights(&self) -> Result<Weights> {
-        let (form, config) = (self.form, self.checkpoint.config());
+        let form = self.form;
         let hidden = form.hidden;
-        let mut random = Normal::new(self.seed);
+        let mut random = Random::new(self.seed);
         let layer = Layer {
             q: self.tensor("self_attn.q_proj")?,
             k: self.repeated("self_attn.k_proj")?,
@@ -152,24 +154,22 @@ impl Start<'_> {
             self.look_at_itself(head, &mut made, &mut random);
         }
         self.copy(own..own + copying, &layer, &mut made, &mut random)?;
-        let mut gate_up = self.tensor("mlp.gate_proj")?;
-        gate_up.extend(self.tensor("mlp.up_proj")?);
-        let (down, post) = (
-            self.tensor("mlp.down_proj")?,
-            self.tensor("post_attention_layernorm")?,
-        );
-        debug_assert_eq!(config.intermediate, form.intermediate);
+        made.k.append(&mut made.v);
         Weights::new(form, |part| {
             Ok(match part {
-                Part::Fc => made.fc.clone(),
+                Part::Fc => take(&mut made.fc),
                 Part::InputNorm => vec![1.0; hidden],
-                Part::HiddenNorm => made.hidden_norm.clone(),
-                Part::Q => made.q.clone(),
-                Part::Kv => [&made.k[..], &made.v].concat(),
-                Part::O => made.o.clone(),
-                Part::PostNorm => post.clone(),
-                Part::GateUp => gate_up.clone(),
-                Part::Down => down.clone(),
+                Part::HiddenNorm => take(&mut made.hidden_norm),
+                Part::Q => take(&mut made.q),
+                Part::Kv => take(&mut made.k),
+                Part::O => take(&mut made.o),
+                Part::PostNorm => self.tensor("post_attention_layernorm")?,
+                Part::GateUp => {
+                    let mut gate_up = self.tensor("mlp.gate_proj")?;
+                    gate_up.append(&mut self.tensor("mlp.up_proj")?);
+                    gate_up
+                }
+                Part::Down => self.tensor("mlp.down_proj")?,
                 Part::Norm => layer.norm.clone(),
             })
         })
@@ -206,7 +206,7 @@ impl Start<'_> {
         head * group..(head + 1) * group
     }
 
-    fn look_at_itself(&self, head: usize, made: &mut Made, random: &mut Normal) {
+    fn look_at_itself(&self, head: usize, made: &mut Made, random: &mut Random) {
         let (hidden, width) = (self.form.hidden, self.form.head_dim);
         let projection = random.values(width * hidden, SELF);
         let put = |rows: &mut [f32]| {
@@ -226,7 +226,7 @@ impl Start<'_> {
         heads: std::ops::Range<usize>,
         layer: &Layer,
         made: &mut Made,
-        random: &mut Normal,
+        random: &mut Random,
     ) -> Result<()> {
         let (hidden, width) = (self.form.hidden, self.form.head_dim);
         if heads.is_empty() {
@@ -327,7 +327,7 @@ impl Start<'_> {
     }
 
     /// R, `[rows, hidden]`, such that a token scores [`SCORE`] with itself as it is read from taps.
-    fn projection(&self, own: &Mat, read: &Mat, rows: usize, random: &mut Normal) -> Result<Mat> {
+    fn projection(&self, own: &Mat, read: &Mat, rows: usize, random: &mut Random) -> Result<Mat> {
         let hidden = self.form.hidden;
         let r = Mat::new(hidden, random.values(rows * hidden, 1.0))?;
         let shared = principal(own, SHARED.min(hidden / 4), random)?;

@@ -10,8 +10,7 @@ use super::{
     frozen::Frozen,
     mat::Mat,
     net::{Form, Gradients, Part, Weights},
-    random::Normal,
-    trainer::Subject,
+    random::Random,
     unroll::Unroll,
 };
 use crate::{
@@ -43,7 +42,7 @@ fn tiny() -> Form {
     }
 }
 
-fn random_weights(form: &Form, random: &mut Normal) -> Result<Weights> {
+fn random_weights(form: &Form, random: &mut Random) -> Result<Weights> {
     Weights::new(form, |part| {
         let (rows, cols) = form.shape(part);
         let mut values = random.values(rows * cols, if rows == 1 { 0.2 } else { 0.4 });
@@ -54,7 +53,7 @@ fn random_weights(form: &Form, random: &mut Normal) -> Result<Weights> {
     })
 }
 
-fn random_frozen(form: &Form, random: &mut Normal) -> Result<Frozen> {
+fn random_frozen(form: &Form, random: &mut Random) -> Result<Frozen> {
     let (vocab, ids): (usize, Vec<TokenId>) = (40, (0..20).map(|i| 2 * i).collect());
     let values = random.values(vocab * form.hidden, 1.0);
     let stored = Stored {
@@ -71,7 +70,7 @@ fn random_frozen(form: &Form, random: &mut Normal) -> Result<Frozen> {
     })
 }
 
-fn random_sequence(form: &Form, tokens: &[TokenId], random: &mut Normal) -> Sequence {
+fn random_sequence(form: &Form, tokens: &[TokenId], random: &mut Random) -> Sequence {
     let rows = tokens.len() - 1;
     Sequence {
         prompt_tokens: 3,
@@ -99,7 +98,7 @@ fn moved(weights: &Weights, part: Part, direction: &[f32], far: f32) -> Result<W
 /// three: the slope of the loss is what the gradient says.
 #[test]
 fn gradients_are_slopes() -> Result<()> {
-    let mut random = Normal::new(7);
+    let mut random = Random::new(7);
     let form = tiny();
     let weights = random_weights(&form, &mut random)?;
     let frozen = random_frozen(&form, &mut random)?;
@@ -114,12 +113,13 @@ fn gradients_are_slopes() -> Result<()> {
     for steps in [1, 3] {
         let batch = Batch::new(&sequences, &[1.0, 2.0, 0.5], &frozen, steps)?;
         let loss = |weights: &Weights| -> Result<(f64, Gradients)> {
-            let subject = Subject {
+            let unroll = Unroll {
                 form: &form,
                 weights,
                 frozen: &frozen,
+                batch: &batch,
             };
-            let losses = subject.losses(&batch, steps, 0.8)?;
+            let losses = unroll.losses(steps, 0.8)?;
             Ok((losses.total, losses.gradients))
         };
         let (_, gradients) = loss(&weights)?;

@@ -4,21 +4,21 @@
 //! an epoch is drawn from the seed and the epoch's number, and sums have a fixed order. So a training that
 //! was saved and begun again takes the very steps of one that was not.
 
-use std::sync::Arc;
+use std::{fmt, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 
 use super::{
-    TrainError,
+    Recipe, TrainError,
     adam::{Adam, schedule},
     batch::{Batch, unrolled},
-    data::{Data, Entry, Facts, Sequence},
+    data::{Data, Facts, Sequence},
     frozen::{self, Frozen},
     linalg::single,
     measure::Measured,
-    net::{Form, Gradients, Part, Weights},
-    objective::{self, Rows},
-    random::Normal,
+    net::{Form, Weights},
+    random::Random,
+    split::{Counted, split},
     start::{self, Start},
     unroll::Unroll,
     vocab::{self, Coverage},
@@ -26,65 +26,19 @@ use super::{
 use crate::{
     TokenId,
     error::Result,
-    model::{config::RopeConfig, load::Checkpoint},
+    model::{
+        config::{RopeConfig, RopeScaling},
+        load::Checkpoint,
+    },
+    sample::derive_line,
 };
 
-/// Sequences that start values and scales are made from.
+/// Sequences that start values and scales are made from, at most.
 const SEEN: usize = 150;
+/// Their tokens, or a few more.
+const SEEN_TOKENS: usize = 40_000;
 /// Sequences that are put in order of length before they are packed.
 const SORTED: usize = 64;
-
-/// How a head is trained. Phase 1 unrolls one step, phase 2 several.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Recipe {
-    /// Rows of the output head.
-    pub draft_vocab: usize,
-    /// Key heads; `None`: as many as heads.
-    pub kv_heads: Option<usize>,
-    /// Epochs of each phase.
-    pub epochs: [usize; 2],
-    /// Steps unrolled in phase 2.
-    pub unroll: usize,
-    /// Highest rate of each phase.
-    pub rates: [f64; 2],
-    /// Where the rate of each phase ends, as a share of the highest.
-    pub ends: [f64; 2],
-    /// Each unrolled step counts for so much of the one before.
-    pub decay: f64,
-    /// Rows judged in a step of training, or a few more: sequences stay whole.
-    pub rows: usize,
-    /// Longest gradient.
-    pub clip: f64,
-    /// Whether rows whose next token was given count too.
-    pub prompt_rows: bool,
-    /// Sequences to measure with, not trained on.
-    pub held_out: usize,
-    /// Only the first so many sequences of the data; `None`: all.
-    pub limit: Option<usize>,
-    /// Seed of start values and of orders.
-    pub seed: u64,
-}
-
-impl Default for Recipe {
-    fn default() -> Self {
-        Self {
-            draft_vocab: 8192,
-            kv_heads: None,
-            epochs: [3, 2],
-            unroll: 3,
-            rates: [2.5e-3, 1.2e-3],
-            ends: [0.3, 0.05],
-            decay: 0.8,
-            rows: 290,
-            clip: 0.5,
-            prompt_rows: false,
-            held_out: 40,
-            limit: None,
-            seed: 0,
-        }
-    }
-}
 
 /// The place of a step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -98,6 +52,13 @@ pub struct Place {
     pub batch: usize,
     /// Steps of the phase so far.
     pub step: usize,
+}
+
+/// As people count: phase and epoch, from 1.
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "phase {} epoch {}", self.phase + 1, self.epoch + 1)
+    }
 }
 
 /// What a step was.
@@ -131,11 +92,11 @@ pub struct Trainer {
     pub(super) scales: Vec<f32>,
     pub(super) data: Data,
     pub(super) coverage: Coverage,
-    /// What is trained on, and measured with: each sequence with the first of its tokens that counts.
-    pub(super) train: Vec<(Entry, usize)>,
-    pub(super) held: Vec<(Entry, usize)>,
-    /// What was measured so far.
-    pub(super) history: Vec<(Place, Measured)>,
+    /// What is trained on, and measured with.
+    pub(super) train: Counted,
+    pub(super) held: Counted,
+    /// What was measured so far, and after which step; `None`: before the first.
+    pub(super) history: Vec<(Option<Place>, Measured)>,
     /// The epoch's steps, as places in `train`.
     order: Option<Arc<Vec<Vec<usize>>>>,
     /// Steps of each phase.
@@ -177,8 +138,9 @@ impl Trainer {
         forced: &[TokenId],
     ) -> Result<Self> {
         let form = form(checkpoint, data.facts().taps.len(), &recipe)?;
-        let (ids, coverage) = vocab::choose(&data, recipe.draft_vocab, forced)?;
         let (train, held) = split(&data, &recipe)?;
+        let entries = train.iter().map(|(entry, _)| entry);
+        let (ids, coverage) = vocab::choose(&data, entries, recipe.draft_vocab, forced)?;
         let mut trainer = Self {
             frozen: Frozen::read(checkpoint, ids)?,
             weights: Weights::new(&form, |part| {
@@ -208,22 +170,27 @@ impl Trainer {
 
     /// Sequences to make scales and start values from.
     fn seen(&self) -> Result<Vec<Sequence>> {
-        let mut random = Normal::new(self.recipe.seed ^ 0x5eed);
-        let order = random.shuffled(self.train.len());
-        let some = order.iter().take(SEEN);
-        let some = some.map(|place| self.data.sequence(&self.train[*place].0));
+        let order = self.random(0).shuffled(self.train.len());
+        let mut left = SEEN_TOKENS;
+        let some = order.iter().map(|place| &self.train[*place].0);
+        let some = some.take(SEEN).take_while(|entry| {
+            let room = left > 0;
+            left = left.saturating_sub(entry.tokens);
+            room
+        });
+        let some = some.map(|entry| self.data.sequence(entry));
         Ok(some.collect::<Result<_, TrainError>>()?)
+    }
+
+    /// The draws of some purpose.
+    fn random(&self, purpose: u64) -> Random {
+        Random::new(derive_line(self.recipe.seed, purpose))
     }
 
     /// The steps of an epoch: sequences of like length together, in an order of the epoch's own.
     fn packed(&self, phase: usize, epoch: usize) -> Vec<Vec<usize>> {
-        let number = (phase * 1_000_003 + epoch + 1) as u64;
-        let mut random = Normal::new(
-            self.recipe
-                .seed
-                .wrapping_mul(0x9e37_79b9)
-                .wrapping_add(number),
-        );
+        let epochs_before = if phase == 0 { 0 } else { self.recipe.epochs[0] };
+        let mut random = self.random((epochs_before + epoch + 1) as u64);
         let rows = |place: &usize| {
             let (entry, from) = &self.train[*place];
             unrolled(entry.tokens, *from).len()
@@ -322,10 +289,12 @@ impl Trainer {
             self.recipe.unroll
         };
         let batch = self.batch(&order[place.batch], steps)?;
-        let (loss, rows, gradients) = self.gradients(&batch, steps)?;
-        if !loss.is_finite() {
+        let losses = self.unroll(&batch).losses(steps, self.recipe.decay)?;
+        let (total, gradient) = (losses.total, losses.gradients.length());
+        if !(total.is_finite() && gradient.is_finite()) {
             return Err(TrainError::Unfit(format!(
-                "the loss is {loss} at step {} of phase {}; accepted are numbers: try a lower rate",
+                "the loss is {total} and its gradient {gradient} long at step {} of phase {}; accepted are \
+                 finite numbers: begin again at lower rates",
                 place.step + 1,
                 place.phase + 1
             ))
@@ -334,10 +303,13 @@ impl Trainer {
         let of = self.totals[place.phase];
         let factor = schedule(place.step, of, self.recipe.ends[place.phase]);
         let rate = self.recipe.rates[place.phase] * factor;
-        let (rate32, clip) = (single(rate), single(self.recipe.clip));
-        let gradient = self
-            .adam
-            .step(&mut self.weights, &gradients, rate32, clip)?;
+        let shrink = (self.recipe.clip / gradient.max(1e-12)).min(1.0);
+        self.adam.step(
+            &mut self.weights,
+            &losses.gradients,
+            single(rate),
+            single(shrink),
+        )?;
         let ends_epoch = place.batch + 1 == order.len();
         self.place.step += 1;
         self.place.batch += 1;
@@ -350,12 +322,23 @@ impl Trainer {
         Ok(Some(Stepped {
             place,
             of,
-            loss,
-            rows,
+            loss: losses.first,
+            rows: losses.rows,
             rate,
             gradient,
             ends_epoch,
         }))
+    }
+
+    /// Whether a place is one of this training's, or its end.
+    pub(super) fn has(&self, place: Place) -> bool {
+        let Place { phase, epoch, .. } = place;
+        let epochs = self.recipe.epochs.get(phase);
+        epochs.is_none_or(|epochs| {
+            epoch < *epochs
+                && place.step < self.totals[phase]
+                && place.batch < self.packed(phase, epoch).len()
+        })
     }
 
     /// Goes on to the next phase that has an epoch left.
@@ -377,17 +360,6 @@ impl Trainer {
         Batch::new(&sequences, &self.scales, &self.frozen, steps)
     }
 
-    /// Mean loss at the first step, the rows judged there, and all gradients.
-    pub(super) fn gradients(&self, batch: &Batch, steps: usize) -> Result<(f64, usize, Gradients)> {
-        let subject = Subject {
-            form: &self.form,
-            weights: &self.weights,
-            frozen: &self.frozen,
-        };
-        let losses = subject.losses(batch, steps, self.recipe.decay)?;
-        Ok((losses.first, losses.rows, losses.gradients))
-    }
-
     pub(super) fn unroll<'a>(&'a self, batch: &'a Batch) -> Unroll<'a> {
         Unroll {
             form: &self.form,
@@ -398,89 +370,16 @@ impl Trainer {
     }
 }
 
-/// What has a loss.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Subject<'a> {
-    pub(super) form: &'a Form,
-    pub(super) weights: &'a Weights,
-    pub(super) frozen: &'a Frozen,
-}
-
-/// The losses of a batch.
-#[derive(Debug)]
-pub(super) struct Losses {
-    /// Mean over the rows of step 0.
-    pub(super) first: f64,
-    /// Rows judged at step 0.
-    pub(super) rows: usize,
-    /// What the gradients are of: the sum over steps, weighted.
-    pub(super) total: f64,
-    pub(super) gradients: Gradients,
-}
-
-impl Subject<'_> {
-    /// Losses and gradients of a batch, unrolled `steps` steps; step k counts for `decay` to the k-th.
-    pub(super) fn losses(&self, batch: &Batch, steps: usize, decay: f64) -> Result<Losses> {
-        let unroll = Unroll {
-            form: self.form,
-            weights: self.weights,
-            frozen: self.frozen,
-            batch,
-        };
-        let pass = unroll.forward(steps)?;
-        let laws = objective::laws(&batch.finals, &self.frozen.lm_head)?;
-        let (hidden, all) = (self.form.hidden, batch.rows.len());
-        let mut losses = Losses {
-            first: 0.0,
-            rows: 0,
-            total: 0.0,
-            gradients: Gradients::zeros(self.form),
-        };
-        let mut outputs = Vec::with_capacity(steps);
-        let mut share = 1.0;
-        for step in 0..steps {
-            let judged = batch.judged(step);
-            #[expect(clippy::cast_precision_loss, reason = "a number of rows")]
-            let weight = share / all.max(1) as f64;
-            let mut d = vec![0.0; all * hidden];
-            if !judged.is_empty() {
-                let rows = Rows {
-                    outputs: &pass
-                        .output(step)
-                        .gather(judged.iter().map(|(query, _)| *query))?,
-                    laws: &laws.gather(judged.iter().map(|(_, law)| *law))?,
-                    norm: self.weights.get(Part::Norm),
-                    lm_head: &self.frozen.lm_head,
-                    eps: self.form.eps,
-                    weight: single(weight),
-                };
-                let loss = rows.loss()?;
-                for ((query, _), from) in judged.iter().zip(loss.outputs.chunks(hidden)) {
-                    d[query * hidden..(query + 1) * hidden].copy_from_slice(from);
-                }
-                super::mat::add(losses.gradients.get_mut(Part::Norm), &loss.norm);
-                losses.total += weight * loss.sum;
-                if step == 0 {
-                    #[expect(clippy::cast_precision_loss, reason = "a number of rows")]
-                    let mean = loss.sum / judged.len() as f64;
-                    (losses.first, losses.rows) = (mean, judged.len());
-                }
-            }
-            outputs.push(d);
-            share *= decay;
-        }
-        unroll.backward(&pass, outputs, &mut losses.gradients)?;
-        Ok(losses)
-    }
-}
-
 /// The shape of a head for a target.
 fn form(checkpoint: &Checkpoint, taps: usize, recipe: &Recipe) -> Result<Form> {
     let config = checkpoint.config();
     frozen::fits(config)?;
     let kv_heads = recipe.kv_heads.unwrap_or(config.heads);
     start::fits(config, kv_heads)?;
-    let (theta, scaling) = frozen::theta(config);
+    let rope = RopeConfig {
+        theta: config.rope.theta,
+        scaling: RopeScaling::None,
+    };
     Ok(Form {
         hidden: config.hidden,
         taps,
@@ -489,76 +388,6 @@ fn form(checkpoint: &Checkpoint, taps: usize, recipe: &Recipe) -> Result<Form> {
         head_dim: config.head_dim,
         intermediate: config.intermediate,
         eps: single(config.eps),
-        rope: RopeConfig { theta, scaling }.rotary(config.head_dim),
+        rope: rope.rotary(config.head_dim),
     })
-}
-
-type Counted = Vec<(Entry, usize)>;
-
-/// Sequences to train on and to measure with. Those to measure with are spread evenly over the answers at
-/// the lowest temperature that has enough of them.
-fn split(data: &Data, recipe: &Recipe) -> Result<(Counted, Counted)> {
-    let shared = if recipe.prompt_rows { shared(data)? } else { 0 };
-    let all = data
-        .entries()
-        .iter()
-        .take(recipe.limit.unwrap_or(usize::MAX));
-    let all = all.map(|entry| {
-        let from = if recipe.prompt_rows {
-            shared
-        } else {
-            entry.prompt_tokens
-        };
-        (*entry, from.min(entry.prompt_tokens).max(1))
-    });
-    let (usable, _): (Counted, Counted) =
-        all.partition(|(entry, from)| !unrolled(entry.tokens, *from).is_empty());
-    let coldest = usable.iter().map(|(entry, _)| entry.temperature);
-    let coldest = coldest.fold(f64::INFINITY, f64::min);
-    let cold = |entry: &Entry| entry.temperature <= coldest;
-    let count = usable.iter().filter(|(entry, _)| cold(entry)).count();
-    let held_out = recipe.held_out;
-    if held_out >= count {
-        return Err(TrainError::Unfit(format!(
-            "{held_out} sequences held out of {count} at temperature {coldest}; accepted are fewer than \
-             these, 0 to measure nothing"
-        ))
-        .into());
-    }
-    let (mut train, mut held, mut at) = (Vec::new(), Vec::new(), 0);
-    for (entry, from) in usable {
-        let is_held = cold(&entry) && {
-            at += 1;
-            // The i-th of the cold ones is held if a multiple of count / held_out lies in it.
-            at * held_out / count > (at - 1) * held_out / count
-        };
-        if is_held {
-            held.push((entry, entry.prompt_tokens));
-        } else {
-            train.push((entry, from));
-        }
-    }
-    if train.is_empty() {
-        let what = "no sequence to train on; accepted are data with answers of two tokens or more";
-        return Err(TrainError::Unfit(what.to_owned()).into());
-    }
-    Ok((train, held))
-}
-
-/// Tokens that all sequences begin with: the system prompt.
-fn shared(data: &Data) -> Result<usize> {
-    let mut common: Option<Vec<TokenId>> = None;
-    for entry in data.entries() {
-        let tokens = data.tokens(entry)?;
-        let prefix = match common {
-            None => tokens[..entry.prompt_tokens].to_vec(),
-            Some(mut common) => {
-                let same = common.iter().zip(&tokens).take_while(|(a, b)| a == b);
-                common.truncate(same.count());
-                common
-            }
-        };
-        common = Some(prefix);
-    }
-    Ok(common.map_or(0, |common| common.len()))
 }

@@ -24,7 +24,11 @@ use super::{
     net::{Form, Gradients, Part, Weights},
     norm::Normed,
 };
-use crate::{TokenId, error::Result};
+use crate::{
+    TokenId,
+    error::Result,
+    kernels::{Exec, silu_mul},
+};
 
 /// What is unrolled.
 #[derive(Clone, Copy, Debug)]
@@ -360,9 +364,8 @@ fn silu(gate_up: &[f32], width: usize) -> Vec<f32> {
     let rows = act.par_chunks_mut(width).zip(gate_up.par_chunks(2 * width));
     rows.for_each(|(act, row)| {
         let (gate, up) = row.split_at(width);
-        for ((act, g), u) in act.iter_mut().zip(gate).zip(up) {
-            *act = g / (1.0 + (-g).exp()) * u;
-        }
+        act.copy_from_slice(gate);
+        silu_mul(act, up, Exec::Serial);
     });
     act
 }

@@ -1,8 +1,14 @@
 //! The draft vocabulary: the tokens that answers are made of.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, BTreeSet},
+};
 
-use super::{TrainError, data::Data};
+use super::{
+    TrainError,
+    data::{Data, Entry},
+};
 use crate::{TokenId, error::Result};
 
 /// How much of the data a draft vocabulary has.
@@ -14,14 +20,15 @@ pub(super) struct Coverage {
     pub(super) covered: usize,
 }
 
-/// The `count` tokens that the data's answers have most often, ascending, `forced` ones among them
+/// The `count` tokens that the answers of `entries` have most often, ascending, `forced` ones among them
 /// whatever their number. What answers leave open goes to the commonest tokens of prompts, then to the
 /// lowest ids. Ties go to the lower id.
 ///
 /// # Errors
 /// If there are not so many tokens, or more are forced; if a forced one does not exist.
-pub(super) fn choose(
+pub(super) fn choose<'a>(
     data: &Data,
+    entries: impl Iterator<Item = &'a Entry>,
     count: usize,
     forced: &[TokenId],
 ) -> Result<(Vec<TokenId>, Coverage)> {
@@ -41,10 +48,10 @@ pub(super) fn choose(
         ))
         .into());
     }
-    let (answers, prompts) = counts(data)?;
+    let (answers, prompts) = counts(data, entries)?;
     let rank = |counts: &BTreeMap<TokenId, usize>| {
         let mut ranked: Vec<_> = counts.iter().map(|(id, count)| (*id, *count)).collect();
-        ranked.sort_by_key(|(id, count)| (usize::MAX - count, *id));
+        ranked.sort_by_key(|(id, count)| (Reverse(*count), *id));
         ranked.into_iter().map(|(id, _)| id)
     };
     let every = 0..TokenId::try_from(vocab).unwrap_or(TokenId::MAX);
@@ -71,9 +78,9 @@ pub(super) fn choose(
 type Counts = BTreeMap<TokenId, usize>;
 
 /// How often tokens occur in answers, and in prompts.
-fn counts(data: &Data) -> Result<(Counts, Counts)> {
+fn counts<'a>(data: &Data, entries: impl Iterator<Item = &'a Entry>) -> Result<(Counts, Counts)> {
     let (mut answers, mut prompts) = (Counts::new(), Counts::new());
-    for entry in data.entries() {
+    for entry in entries {
         let tokens = data.tokens(entry)?;
         let (prompt, answer) = tokens.split_at(entry.prompt_tokens);
         for (counts, tokens) in [(&mut answers, answer), (&mut prompts, prompt)] {

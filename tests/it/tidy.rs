@@ -55,7 +55,9 @@ const IMPORTS: [(&str, &[&str]); 24] = [
     ("check", &["model", "cache", "draft"]),
     (
         "train",
-        &["sample", "tree", "model", "cache", "kernels", "draft"],
+        &[
+            "json", "sample", "tree", "model", "cache", "kernels", "draft",
+        ],
     ),
     (
         "cli",

@@ -24,6 +24,7 @@ struct Bench {
     dir: TempDir,
     checkpoint: Checkpoint,
     target: Arc<dyn Target>,
+    taps: Vec<usize>,
 }
 
 const SEED: u64 = 9;
@@ -39,8 +40,10 @@ impl Bench {
         let dir = TempDir::new().expect("a temporary folder");
         let path = dir.path().join("target");
         fixture.write_dir(&path).expect("the fixture is written");
+        let checkpoint = Checkpoint::open(&path).expect("it opens");
         Self {
-            checkpoint: Checkpoint::open(&path).expect("it opens"),
+            taps: default_taps(checkpoint.config()).unwrap_or_else(|_| vec![1, 3, 5]),
+            checkpoint,
             target: load(&path, Dtype::AsStored, 1),
             dir,
         }
@@ -51,19 +54,18 @@ impl Bench {
     }
 
     fn facts(&self) -> Facts {
-        let taps = default_taps(self.checkpoint.config()).expect("seven layers");
         let drawn = Drawn {
             dtype: "as-stored".to_owned(),
             seed: SEED,
             temperatures: TEMPERATURES.to_vec(),
             max_tokens: ANSWER,
         };
-        Facts::of(&self.checkpoint, taps, drawn).expect("facts")
+        Facts::of(&self.checkpoint, self.taps.clone(), drawn).expect("facts")
     }
 
     fn how(&self, batch: usize) -> Answering {
         Answering {
-            taps: self.facts().taps,
+            taps: self.taps.clone(),
             max_tokens: ANSWER,
             temperatures: TEMPERATURES.to_vec(),
             batch,
@@ -271,6 +273,52 @@ fn a_killed_run_goes_on() {
     assert_eq!(more.entries().len(), 22);
 }
 
+/// The first sequences in one shard and the others in the next are read alike; a shard that misses bytes
+/// before others is an error, not the end.
+#[test]
+fn shards_are_whole_but_for_the_last() {
+    let bench = Bench::new();
+    let whole = bench.distill("data", &prompts(8), 4, usize::MAX);
+    let tokens = |data: &Data| -> Vec<Vec<TokenId>> {
+        let entries = data.entries().iter();
+        entries
+            .map(|entry| data.sequence(entry).expect("a sequence").tokens)
+            .collect()
+    };
+    let right = tokens(&whole);
+    let (dir, cut) = (bench.at("data"), 5);
+    let start = whole.entries()[cut].offset;
+    let lines = whole.entries().iter().enumerate().map(|(i, entry)| {
+        let mut entry = *entry;
+        if i >= cut {
+            entry.shard = 1;
+            entry.offset -= start;
+        }
+        serde_json::to_string(&entry).expect("JSON") + "\n"
+    });
+    fs::write(dir.join("index.jsonl"), lines.collect::<String>()).expect("written");
+    let bytes = fs::read(dir.join("shard-00000.bin")).expect("a shard");
+    let (first, second) = bytes.split_at(usize::try_from(start).expect("small"));
+    fs::write(dir.join("shard-00000.bin"), first).expect("written");
+    fs::write(dir.join("shard-00001.bin"), second).expect("written");
+    assert_eq!(tokens(&Data::open(&dir).expect("data")), right);
+    let more = bench.distill("data", &prompts(9), 4, usize::MAX);
+    assert_eq!(tokens(&more)[..8], right);
+    let open = Writer::open(&dir, bench.facts()).expect("a folder");
+    let error = Writer::open(&dir, bench.facts()).expect_err("refused");
+    assert!(error.to_string().contains("is being written to"), "{error}");
+    drop(open);
+    let whole = files(&dir);
+    fs::write(dir.join("shard-00000.bin"), &first[..first.len() - 1]).expect("written");
+    let error = Writer::open(&dir, bench.facts()).expect_err("refused");
+    assert!(
+        error.to_string().contains("are not in shard-00000.bin"),
+        "{error}"
+    );
+    fs::write(dir.join("shard-00000.bin"), first).expect("written");
+    assert_eq!(files(&dir), whole);
+}
+
 /// Data are not mixed: of another target, other settings, other prompts.
 #[test]
 fn other_data_are_refused() {
@@ -289,7 +337,7 @@ fn other_data_are_refused() {
     facts.taps = vec![1, 2, 3];
     let taps = said(facts);
     assert!(
-        taps.contains("taps is [2, 3, 4]; accepted is [1, 2, 3]"),
+        taps.contains("taps is [2,3,4]; accepted is [1,2,3]"),
         "{taps}"
     );
     let mut other = prompts;
@@ -319,12 +367,12 @@ fn other_data_are_refused() {
 fn training_teaches() {
     let bench = Bench::new();
     let mut trainer = bench.trainer(bench.distill("data", &prompts(200), 32, usize::MAX));
-    let before = trainer.note().expect("measured").clone();
+    let before = trainer.note(None).expect("measured").clone();
     let mut losses = Vec::new();
     while let Some(stepped) = trainer.step().expect("a step") {
         losses.push(stepped.loss);
     }
-    let after = trainer.note().expect("measured").clone();
+    let after = trainer.note(None).expect("measured").clone();
     assert_eq!(losses.len(), trainer.totals().iter().sum::<usize>());
     assert!(
         after.loss < before.loss - 0.1,
@@ -364,7 +412,7 @@ fn a_resumed_training_is_an_unbroken_one() {
     let bench = Bench::new();
     let mut whole = bench.trainer(bench.data());
     while whole.step().expect("a step").is_some() {}
-    whole.note().expect("measured");
+    whole.note(None).expect("measured");
     let export = |trainer: &Trainer, name: &str| {
         let path = bench.at(name);
         trainer
@@ -390,7 +438,7 @@ fn a_resumed_training_is_an_unbroken_one() {
             steps += 1;
         }
         assert_eq!(steps, all);
-        trainer.note().expect("measured");
+        trainer.note(None).expect("measured");
         assert_eq!(trainer.history(), whole.history());
         assert!(
             export(&trainer, &format!("from-{stop}")) == right,
@@ -403,10 +451,73 @@ fn a_resumed_training_is_an_unbroken_one() {
     };
     let error = Trainer::resume(&state, &bench.checkpoint, bench.data(), other, &[5]);
     let error = error.expect_err("another recipe").to_string();
-    assert!(
-        error.contains("the recipe of the saved training"),
-        "{error}"
+    assert!(error.contains("seed is 0; accepted is 3"), "{error}");
+}
+
+/// A target too shallow for the usual taps has a head with others, which the head's file says.
+#[test]
+fn a_head_may_have_other_taps() {
+    let bench = Bench::of(&Fixture { layers: 6, ..tt() });
+    let mut trainer = bench.trainer(bench.data());
+    trainer.step().expect("a step");
+    trainer
+        .export(&bench.checkpoint, HeadType::Bf16, &bench.at("head"))
+        .expect("exported");
+    let facts = TargetFacts::from(bench.checkpoint.config());
+    let opened = HeadCheckpoint::open(&bench.at("head"), &facts, &HeadOptions::default());
+    let text = fs::read_to_string(bench.at("head").join("config.json")).expect("a file");
+    let config: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    assert_eq!(
+        config["eagle_aux_hidden_state_layer_ids"],
+        serde_json::json!([1, 3, 5])
     );
+    opened.expect("it opens");
+}
+
+/// Where most answers end at once, their prompts' rows can be trained on, and only longer ones are held
+/// out. What is held out does not choose the draft vocabulary.
+#[test]
+fn answers_of_one_token_have_no_rows() {
+    let bench = Bench::new();
+    let mut writer = Writer::open(&bench.at("data"), bench.facts()).expect("a folder");
+    let mut how = bench.how(8);
+    how.eos = (0..48).collect();
+    distill(&*bench.target, &prompts(60), &how, &mut writer, &mut |_| {
+        true
+    })
+    .expect("answers");
+    let entries = writer.entries().iter();
+    let short = entries.filter(|entry| entry.tokens == entry.prompt_tokens + 1);
+    assert!(short.count() > 20);
+    let recipe = Recipe {
+        prompt_rows: true,
+        held_out: 2,
+        draft_vocab: 64,
+        ..recipe()
+    };
+    let trainer = Trainer::new(&bench.checkpoint, writer.data(), recipe, &[]);
+    let mut trainer = trainer.expect("a training");
+    assert_eq!(trainer.sequences().1, 2);
+    assert!(trainer.note(None).expect("measured").rows > 1);
+    assert!(trainer.step().expect("a step").expect("one").rows > 1);
+}
+
+#[test]
+fn a_loss_that_is_no_number_is_an_error() {
+    let bench = Bench::new();
+    let recipe = Recipe {
+        rates: [1e38, 1e38],
+        ..recipe()
+    };
+    let trainer = Trainer::new(&bench.checkpoint, bench.data(), recipe, &[]);
+    let mut trainer = trainer.expect("a training");
+    let error = loop {
+        match trainer.step() {
+            Ok(stepped) => assert!(stepped.is_some(), "it trained to the end"),
+            Err(error) => break error.to_string(),
+        }
+    };
+    assert!(error.contains("accepted are finite numbers"), "{error}");
 }
 
 #[test]

@@ -82,6 +82,10 @@ fn text(config: &Config, target: &Opened, trainer: &Trainer, line: &[OsString]) 
         "| made by | eyrie {}, commit {commit} |\n",
         config.version
     )?;
+    if trainer.history().is_empty() {
+        writeln!(text, "No answers were held out to measure with.")?;
+        return Ok(text);
+    }
     writeln!(
         text,
         "## Acceptance\n\nOn {held} held-out answers at the lowest temperature of the data: how often the guess at \
@@ -95,18 +99,10 @@ fn text(config: &Config, target: &Opened, trainer: &Trainer, line: &[OsString]) 
         text,
         "| after | loss | 1 | 2 | 3 | 4 | length | ngram | both |\n|---|---|---|---|---|---|---|---|---|"
     )?;
-    for (at, (place, measured)) in trainer.history().iter().enumerate() {
+    for (after, measured) in trainer.history() {
         let [a, b, c, d] = measured.rates();
         let [head, ngram, both] = measured.walks.map(|walk| walk.length());
-        // Where a phase has ended, the place is the beginning of the next.
-        let after = match (place.phase, place.epoch) {
-            _ if at == 0 => "the start values".to_owned(),
-            (1.., 0) => {
-                let epochs = recipe.epochs[place.phase - 1];
-                format!("phase {}, epoch {epochs}", place.phase)
-            }
-            (phase, epoch) => format!("phase {}, epoch {epoch}", phase + 1),
-        };
+        let after = after.map_or_else(|| "the start values".to_owned(), |place| place.to_string());
         writeln!(
             text,
             "| {after} | {:.3} | {a:.3} | {b:.3} | {c:.3} | {d:.3} | {head:.3} | {ngram:.3} | {both:.3} |",

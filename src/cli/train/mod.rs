@@ -9,7 +9,11 @@ use anyhow::Result;
 use clap::{Args, Subcommand, ValueEnum};
 use serde::Serialize;
 
-use super::error::{Unwritable, usage};
+use super::{
+    args::threads,
+    error::{Unwritable, usage},
+    models::Opened,
+};
 use crate::train::{HeadType, Recipe};
 
 /// Said by `train --help`.
@@ -144,15 +148,11 @@ struct Config {
 }
 
 impl Config {
-    fn new(args: &Eagle3Args) -> Result<Self> {
-        let (epochs, rates) = (&args.epochs[..], &args.rates[..]);
-        let ([first, second], [high, low]) = (epochs, rates) else {
-            return usage(
-                "--epochs and --rates",
-                format!("{epochs:?} and {rates:?}; accepted are two numbers each, one a phase"),
-            );
-        };
-        if *first == 0 && *second == 0 {
+    fn new(args: &Eagle3Args, target: &Opened) -> Result<Self> {
+        let heads = target.checkpoint.config().heads;
+        let kv_heads = args.kv_heads.map_or(heads, usize::from);
+        let epochs = pair("--epochs", &args.epochs)?.map(usize::from);
+        if epochs == [0, 0] {
             return usage("--epochs", "0,0; accepted is one epoch at least");
         }
         if args.decay > 1.0 {
@@ -161,13 +161,12 @@ impl Config {
                 format!("{}; accepted are numbers up to 1", args.decay),
             );
         }
-        let cores = || std::thread::available_parallelism().map_or(1, usize::from);
         let recipe = Recipe {
             draft_vocab: args.draft_vocab as usize,
-            kv_heads: args.kv_heads.map(usize::from),
-            epochs: [usize::from(*first), usize::from(*second)],
+            kv_heads: Some(kv_heads),
+            epochs,
             unroll: args.unroll.into(),
-            rates: [*high, *low],
+            rates: pair("--rates", &args.rates)?,
             decay: args.decay,
             rows: args.rows as usize,
             prompt_rows: args.prompt_rows,
@@ -184,7 +183,7 @@ impl Config {
             recipe,
             head_type: args.head_type,
             save_every: args.save_every,
-            threads: args.threads.map_or_else(cores, usize::from),
+            threads: threads(args.threads),
         })
     }
 }
@@ -192,13 +191,25 @@ impl Config {
 /// Runs the command, which `line` is the words of.
 pub(super) fn run(args: &TrainArgs, line: &[OsString]) -> Result<()> {
     let TrainWhat::Eagle3(args) = &args.what;
-    let config = Config::new(args)?;
+    let target = Opened::of("--model", &args.model)?;
+    let config = Config::new(args, &target)?;
     if args.print_config {
         let mut out = std::io::stdout().lock();
         writeln!(out, "{}", serde_json::to_string_pretty(&config)?).map_err(Unwritable)?;
         return Ok(());
     }
-    run::run(&config, line)
+    run::run(&config, &target, line)
+}
+
+/// A flag's two numbers, one a phase.
+fn pair<T: Copy + std::fmt::Debug>(flag: &'static str, given: &[T]) -> Result<[T; 2]> {
+    match given {
+        [first, second] => Ok([*first, *second]),
+        _ => usage(
+            flag,
+            format!("{given:?}; accepted are two numbers, one a phase"),
+        ),
+    }
 }
 
 fn rate(text: &str) -> Result<f64, String> {

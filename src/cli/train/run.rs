@@ -21,7 +21,7 @@ use crate::{
         say,
     },
     text::Message,
-    train::{Data, Measured, Stepped, Trainer},
+    train::{Data, Measured, Place, Stepped, Trainer},
 };
 
 /// Between two lines of progress.
@@ -29,8 +29,7 @@ const LINE: Duration = Duration::from_secs(15);
 /// Where the state is kept, in the folder of the head.
 const STATE: &str = "training";
 
-pub(super) fn run(config: &Config, line: &[OsString]) -> Result<()> {
-    let target = Opened::of("--model", &config.model)?;
+pub(super) fn run(config: &Config, target: &Opened, line: &[OsString]) -> Result<()> {
     for warning in &target.warnings {
         say("warning", warning);
     }
@@ -42,7 +41,7 @@ pub(super) fn run(config: &Config, line: &[OsString]) -> Result<()> {
     let _ = pool.build_global();
     let folder = config.out.join(STATE);
     let state = folder.join("state.safetensors");
-    let forced = forced(&target)?;
+    let forced = forced(target)?;
     let (recipe, checkpoint) = (config.recipe.clone(), &target.checkpoint);
     let trainer = if state.exists() {
         say("note", &format!("going on from {}", state.display()));
@@ -61,14 +60,14 @@ pub(super) fn run(config: &Config, line: &[OsString]) -> Result<()> {
         config,
         trainer,
         state,
-        begun: Instant::now(),
+        spent: Duration::ZERO,
         rows: 0,
     };
     run.introduce()?;
     run.train()?;
     run.trainer
         .export(checkpoint, config.head_type.into(), &config.out)?;
-    card::write(config, &target, &run.trainer, line)?;
+    card::write(config, target, &run.trainer, line)?;
     fs::remove_dir_all(&folder).with_context(|| folder.display().to_string())?;
     print(&config.out.display().to_string())
 }
@@ -87,8 +86,9 @@ struct Run<'a> {
     config: &'a Config,
     trainer: Trainer,
     state: PathBuf,
-    begun: Instant,
-    /// Rows judged since.
+    /// Time that steps took.
+    spent: Duration,
+    /// Rows judged in them.
     rows: usize,
 }
 
@@ -108,23 +108,23 @@ impl Run<'_> {
 
     fn train(&mut self) -> Result<()> {
         if self.trainer.history().is_empty() {
-            self.measure("start")?;
+            self.measure(None)?;
         }
         let every = Duration::from_secs(self.config.save_every.into());
         let (mut saved, mut told) = (Instant::now(), Instant::now());
-        while let Some(stepped) = self.trainer.step()? {
+        loop {
+            let begun = Instant::now();
+            let Some(stepped) = self.trainer.step()? else {
+                return Ok(());
+            };
+            self.spent += begun.elapsed();
             self.rows += stepped.rows;
             if told.elapsed() >= LINE || stepped.ends_epoch {
                 self.tell(&stepped)?;
                 told = Instant::now();
             }
             if stepped.ends_epoch {
-                let place = stepped.place;
-                self.measure(&format!(
-                    "phase {} epoch {}",
-                    place.phase + 1,
-                    place.epoch + 1
-                ))?;
+                self.measure(Some(stepped.place))?;
             }
             if interrupt::asked() {
                 self.trainer.save(&self.state)?;
@@ -138,17 +138,14 @@ impl Run<'_> {
                 saved = Instant::now();
             }
         }
-        Ok(())
     }
 
     fn tell(&self, stepped: &Stepped) -> Result<()> {
         let place = stepped.place;
         #[expect(clippy::cast_precision_loss, reason = "a number of rows")]
-        let speed = self.rows as f64 / self.begun.elapsed().as_secs_f64();
+        let speed = self.rows as f64 / self.spent.as_secs_f64();
         print(&format!(
-            "phase {} epoch {}/{} step {}/{}: loss {:.3}, gradient {:.2}, rate {:.1e}, {speed:.0} rows/s",
-            place.phase + 1,
-            place.epoch + 1,
+            "{place}/{} step {}/{}: loss {:.3}, gradient {:.2}, rate {:.1e}, {speed:.0} rows/s",
             self.config.recipe.epochs[place.phase],
             place.step + 1,
             stepped.of,
@@ -158,9 +155,14 @@ impl Run<'_> {
         ))
     }
 
-    fn measure(&mut self, when: &str) -> Result<()> {
-        let measured = self.trainer.note()?;
-        print(&format!("{when}: {}", words(measured)))
+    /// Measures after a step, or before the first, if anything is held out.
+    fn measure(&mut self, after: Option<Place>) -> Result<()> {
+        if self.config.recipe.held_out == 0 {
+            return Ok(());
+        }
+        let measured = words(self.trainer.note(after)?);
+        let when = after.map_or_else(|| "start".to_owned(), |place| place.to_string());
+        print(&format!("{when}: {measured}"))
     }
 }
 

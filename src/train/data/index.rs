@@ -26,6 +26,27 @@ pub struct Entry {
     pub temperature: f64,
 }
 
+impl Entry {
+    /// The byte behind it.
+    pub(super) fn end(&self) -> u64 {
+        self.offset.saturating_add(self.bytes)
+    }
+}
+
+/// Refuses bytes that are missing before the last shard of an index: no writer that was killed leaves
+/// that, and to cut there would drop what is sound.
+fn refuse_middle(missing: &Entry, lines: &str) -> Result<(), String> {
+    let last = lines.lines().last().map(serde_json::from_str::<Entry>);
+    match last {
+        Some(Ok(last)) if last.shard == missing.shard => Ok(()),
+        _ => Err(format!(
+            "bytes to {} are not in {}; accepted are whole shards, but for the last",
+            missing.end(),
+            shard_name(missing.shard)
+        )),
+    }
+}
+
 /// The index as it lies on disk.
 #[derive(Debug)]
 pub(super) struct Index {
@@ -58,7 +79,8 @@ impl Index {
                 let shard = dir.join(shard_name(entry.shard));
                 std::fs::metadata(shard).map_or(0, |file| file.len())
             });
-            if entry.offset + entry.bytes > size {
+            if entry.end() > size {
+                refuse_middle(&entry, &text[..whole]).map_err(wrong)?;
                 break;
             }
             index.entries.push(entry);
@@ -80,8 +102,8 @@ impl Index {
         let fits = match self.entries.last() {
             None => entry.shard == 0 && entry.offset == 0,
             Some(last) if last.prompt >= entry.prompt => false,
-            Some(last) if last.shard == entry.shard => entry.offset == last.offset + last.bytes,
-            Some(last) => last.shard + 1 == entry.shard && entry.offset == 0,
+            Some(last) if last.shard == entry.shard => entry.offset == last.end(),
+            Some(last) => last.shard.checked_add(1) == Some(entry.shard) && entry.offset == 0,
         };
         if fits {
             return Ok(());

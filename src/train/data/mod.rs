@@ -33,11 +33,13 @@ pub use write::{Record, Writer};
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 use sha2::{Digest, Sha256};
 
 use super::TrainError;
 use crate::{
     error::Result,
+    json::brief,
     model::{config::Config, load::Checkpoint},
 };
 
@@ -52,6 +54,8 @@ const FORMAT: u32 = 1;
 pub struct Facts {
     /// Version of the layout.
     format: u32,
+    /// The target, by [`fingerprint`].
+    pub target: String,
     /// The target's vocabulary.
     pub vocab: usize,
     /// Width of its streams.
@@ -60,8 +64,6 @@ pub struct Facts {
     pub layers: usize,
     /// The streams that were kept, as [`Target::forward`](crate::model::Target::forward) takes them.
     pub taps: Vec<usize>,
-    /// The target, by [`fingerprint`].
-    pub target: String,
     /// How the target's weights were held.
     pub dtype: String,
     /// Seed of all draws.
@@ -93,40 +95,25 @@ impl Facts {
         })
     }
 
-    /// Bytes of a sequence of `tokens` tokens.
+    /// Bytes of a sequence of `tokens` tokens; of more than there can be, the most.
     pub(super) fn bytes(&self, tokens: usize) -> usize {
-        let rows = tokens.saturating_sub(1);
-        4 * tokens + 2 * rows * self.hidden * (self.taps.len() + 1)
+        let width = self.hidden.saturating_mul(self.taps.len() + 1);
+        let rows = tokens.saturating_sub(1).saturating_mul(width);
+        (4_usize.saturating_mul(tokens)).saturating_add(rows.saturating_mul(2))
     }
+}
 
-    /// The first thing in which data that were made so differ from these.
-    fn difference(&self, there: &Self) -> Option<String> {
-        let pairs = [
-            ("format", there.format.to_string(), self.format.to_string()),
-            ("target", there.target.clone(), self.target.clone()),
-            ("dtype", there.dtype.clone(), self.dtype.clone()),
-            (
-                "taps",
-                format!("{:?}", there.taps),
-                format!("{:?}", self.taps),
-            ),
-            ("seed", there.seed.to_string(), self.seed.to_string()),
-            (
-                "temperatures",
-                format!("{:?}", there.temperatures),
-                format!("{:?}", self.temperatures),
-            ),
-            (
-                "max_tokens",
-                there.max_tokens.to_string(),
-                self.max_tokens.to_string(),
-            ),
-        ];
-        let different = pairs.into_iter().find(|(_, there, ours)| there != ours);
-        different.map(|(key, there, ours)| {
-            format!("{key} is {there}; accepted is {ours}, as now, or another folder")
-        })
-    }
+/// The first key in which what is on disk differs from what there is now.
+pub(super) fn difference(there: &impl Serialize, now: &impl Serialize) -> Option<String> {
+    let (there, now) = (json!(there), json!(now));
+    let pairs = now.as_object()?.iter();
+    let mut pairs = pairs.map(|(key, now)| (key, &there[key], now));
+    let (key, there, now) = pairs.find(|(_, there, now)| there != now)?;
+    Some(format!(
+        "{key} is {}; accepted is {}, as now, or another folder",
+        brief(there),
+        brief(now)
+    ))
 }
 
 /// How answers are drawn.
@@ -157,18 +144,21 @@ pub fn default_taps(config: &Config) -> Result<Vec<usize>> {
     Ok(vec![2, n / 2, n - 3])
 }
 
-/// A target by its sizes and a few of its tensors, as 32 hexadecimal digits.
+/// A target by its sizes, its constants and two of its tensors, as 32 hexadecimal digits.
 ///
 /// # Errors
 /// If a tensor cannot be read.
 pub fn fingerprint(checkpoint: &Checkpoint) -> Result<String> {
-    let config = checkpoint.config();
+    let c = checkpoint.config();
     let mut hash = Sha256::new();
-    hash.update(format!("{config:?}"));
-    let last = format!(
-        "model.layers.{}.self_attn.q_proj.weight",
-        config.layers.saturating_sub(1)
-    );
+    let widths = [c.vocab, c.hidden, c.intermediate, c.head_dim];
+    for size in widths.into_iter().chain([c.layers, c.heads, c.kv_heads]) {
+        hash.update((size as u64).to_le_bytes());
+    }
+    hash.update(c.eps.to_le_bytes());
+    hash.update(c.rope.theta.to_le_bytes());
+    let last = c.layers.saturating_sub(1);
+    let last = format!("model.layers.{last}.self_attn.q_proj.weight");
     for name in ["model.norm.weight", &last] {
         hash.update(&checkpoint.stored(name)?.bytes);
     }
@@ -192,6 +182,12 @@ fn read_facts(dir: &Path) -> Result<Facts, TrainError> {
             &path,
             format!("format {found}; accepted is {FORMAT}"),
         ));
+    }
+    let (taps, layers) = (&facts.taps, facts.layers);
+    let ascend = taps.is_sorted_by(|a, b| a < b);
+    if taps.is_empty() || !ascend || taps.iter().any(|tap| *tap > layers) {
+        let what = format!("taps {taps:?}; accepted are ascending ones, 0 to its {layers} layers");
+        return Err(TrainError::file(&path, what));
     }
     Ok(facts)
 }

@@ -59,11 +59,21 @@ impl Data {
     /// As [`Data::open`]; if it is of another target.
     pub fn of(dir: &Path, checkpoint: &Checkpoint) -> Result<Self> {
         let data = Self::open(dir)?;
-        let (found, want) = (&data.facts.target, super::fingerprint(checkpoint)?);
-        if *found != want {
-            let model = checkpoint.path().display();
+        let (facts, config) = (&data.facts, checkpoint.config());
+        let model = checkpoint.path().display();
+        let want = super::fingerprint(checkpoint)?;
+        if facts.target != want {
+            let found = &facts.target;
             let what = format!("made of target {found}; accepted is {want}, that of {model}");
             return Err(TrainError::file(dir, what).into());
+        }
+        let found = (facts.vocab, facts.hidden, facts.layers);
+        let want = (config.vocab, config.hidden, config.layers);
+        if found != want {
+            let what = format!(
+                "vocab, hidden and layers {found:?}; accepted are {want:?}, those of {model}"
+            );
+            return Err(TrainError::file(&dir.join(super::FACTS), what).into());
         }
         Ok(data)
     }
@@ -96,29 +106,26 @@ impl Data {
     pub fn sequence(&self, entry: &Entry) -> Result<Sequence, TrainError> {
         let bytes = self.range(entry, self.facts.bytes(entry.tokens))?;
         let (tokens, halves) = bytes.split_at(4 * entry.tokens);
-        let tokens = self.decode(entry, tokens)?;
-        let halves: Vec<f16> = halves
-            .as_chunks::<2>()
-            .0
-            .iter()
-            .map(|b| f16::from_le_bytes(*b))
-            .collect();
-        let floats = halves.to_f32_vec();
-        if !floats.iter().all(|x| x.is_finite()) {
-            return Err(self.wrong(
-                entry,
-                "a value that is not finite; accepted are finite ones",
-            ));
-        }
         let width = self.facts.hidden * self.facts.taps.len();
-        let (taps, finals) = floats.split_at((entry.tokens - 1) * width);
+        let (taps, finals) = halves.split_at(2 * entry.tokens.saturating_sub(1) * width);
         Ok(Sequence {
             prompt_tokens: entry.prompt_tokens,
             temperature: entry.temperature,
-            tokens,
-            taps: Matrix::new(width, taps.to_vec()),
-            finals: Matrix::new(self.facts.hidden, finals.to_vec()),
+            tokens: self.decode(entry, tokens)?,
+            taps: self.matrix(entry, width, taps)?,
+            finals: self.matrix(entry, self.facts.hidden, finals)?,
         })
+    }
+
+    /// Rows of `width` values.
+    fn matrix(&self, entry: &Entry, width: usize, halves: &[u8]) -> Result<Matrix, TrainError> {
+        let halves = halves.as_chunks::<2>().0.iter();
+        let halves: Vec<f16> = halves.map(|b| f16::from_le_bytes(*b)).collect();
+        if !halves.iter().all(|x| x.is_finite()) {
+            let what = "a value that is not finite; accepted are finite ones";
+            return Err(self.wrong(entry, what));
+        }
+        Ok(Matrix::new(width, halves.to_f32_vec()))
     }
 
     fn decode(&self, entry: &Entry, bytes: &[u8]) -> Result<Vec<TokenId>, TrainError> {

@@ -2,13 +2,16 @@
 
 use std::{
     fs::{self, File, OpenOptions},
-    io::Write,
+    io::{self, Write},
     path::{Path, PathBuf},
 };
 
 use half::f16;
 
-use super::{Data, Entry, FACTS, Facts, INDEX, TrainError, index::Index, read_facts, shard_name};
+use super::{
+    super::files::replace, Data, Entry, FACTS, Facts, INDEX, TrainError, difference, index::Index,
+    read_facts, shard_name,
+};
 use crate::TokenId;
 
 /// A shard that has reached so many bytes is not added to.
@@ -47,27 +50,35 @@ impl Writer {
     /// half-written is cut off.
     ///
     /// # Errors
-    /// If it holds data that were made otherwise, or is damaged before its end.
+    /// If it holds data that were made otherwise, is damaged before its end, or is being written to.
     pub fn open(dir: &Path, facts: Facts) -> Result<Self, TrainError> {
         let path = dir.join(FACTS);
         if path.exists() {
-            if let Some(what) = facts.difference(&read_facts(dir)?) {
+            if let Some(what) = difference(&read_facts(dir)?, &facts) {
                 return Err(TrainError::file(&path, what));
             }
         } else {
             begin(dir, &path, &facts)?;
         }
-        let Index { entries, length } = Index::read(dir, &facts)?;
         let path = dir.join(INDEX);
-        let index = cut(&path, length)?;
+        let index = open(&path)?;
+        if index.try_lock().is_err() {
+            let what = "is being written to; accepted is a folder of no other run that goes on";
+            return Err(TrainError::file(dir, what));
+        }
+        let Index { entries, length } = Index::read(dir, &facts)?;
+        index
+            .set_len(length)
+            .map_err(TrainError::io(&path, "cut it"))?;
         let last = entries.last();
         let shard = last.map(|last| -> Result<_, TrainError> {
-            let end = last.offset + last.bytes;
-            let file = cut(&dir.join(shard_name(last.shard)), end)?;
-            Ok((file, last.shard, end))
+            let file = cut(&dir.join(shard_name(last.shard)), last.end())?;
+            Ok((file, last.shard, last.end()))
         });
         let shard = shard.transpose()?;
-        let torn = dir.join(shard_name(last.map_or(0, |last| last.shard + 1)));
+        let torn = dir.join(shard_name(
+            last.map_or(0, |last| last.shard.saturating_add(1)),
+        ));
         if torn.exists() {
             fs::remove_file(&torn).map_err(TrainError::io(&torn, "remove it"))?;
         }
@@ -99,7 +110,8 @@ impl Writer {
     /// The first prompt that may be added.
     #[must_use]
     pub fn next_prompt(&self) -> usize {
-        self.entries.last().map_or(0, |last| last.prompt + 1)
+        let last = self.entries.last();
+        last.map_or(0, |last| last.prompt.saturating_add(1))
     }
 
     /// Adds a sequence, of a prompt after all that are there. When this returns it is safe on disk.
@@ -134,7 +146,7 @@ impl Writer {
         };
         self.shard = Some((file, shard, offset + entry.bytes));
         let path = self.dir.join(INDEX);
-        let line = serde_json::to_string(&entry).map_err(std::io::Error::other);
+        let line = serde_json::to_string(&entry).map_err(io::Error::other);
         let written = line.and_then(|line| {
             self.index.write_all(format!("{line}\n").as_bytes())?;
             self.index.sync_data()
@@ -166,22 +178,20 @@ fn begin(dir: &Path, path: &Path, facts: &Facts) -> Result<(), TrainError> {
             return Err(TrainError::file(dir, what));
         }
     }
-    let text = serde_json::to_string_pretty(facts).map_err(std::io::Error::other);
-    let part = dir.join(format!(".{FACTS}.part"));
-    let written = text.and_then(|text| {
-        fs::write(&part, format!("{text}\n"))?;
-        File::open(&part)?.sync_all()?;
-        fs::rename(&part, path)
-    });
-    written.map_err(TrainError::io(path, "write it"))
+    let text = serde_json::to_string_pretty(facts).map_err(io::Error::other);
+    replace(path, |part| fs::write(part, format!("{}\n", text?)))
 }
 
 /// Opens a file to be added to after its first `length` bytes; what is behind them is dropped.
 fn cut(path: &Path, length: u64) -> Result<File, TrainError> {
+    let file = open(path)?;
+    file.set_len(length)
+        .map_err(TrainError::io(path, "cut it"))?;
+    Ok(file)
+}
+
+/// Opens a file to be added to, or makes it.
+fn open(path: &Path) -> Result<File, TrainError> {
     let file = OpenOptions::new().create(true).append(true).open(path);
-    let cut = file.and_then(|file| {
-        file.set_len(length)?;
-        Ok(file)
-    });
-    cut.map_err(TrainError::io(path, "open it"))
+    file.map_err(TrainError::io(path, "open it"))
 }

@@ -214,7 +214,7 @@ fn a_head_is_made_and_used() {
     let card = fs::read_to_string(dir.path().join("head/README.md")).expect("a card");
     for word in [
         "train eagle3",
-        "phase 2, epoch 1",
+        "phase 2 epoch 1",
         "fingerprint",
         "the start values",
     ] {
@@ -289,5 +289,9 @@ fn wrong_usage_is_one_line() {
         2,
         &["--decay", "1.5"],
     );
-    refused(&eyrie(&given(TRAIN, &["--rates", "1e-3"])), 2, &["--rates"]);
+    refused(
+        &eyrie(&given(TRAIN, &["--rates", "1e-3"])),
+        2,
+        &["--rates", "[0.001]", "two numbers"],
+    );
 }
