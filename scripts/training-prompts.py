@@ -7,7 +7,8 @@ Sources, all from PyPI: `evals` 3.0.1.post1 (OpenAI evals; of its data only sets
 OpenWebText and Wikipedia paragraphs, chatbot_instruction_prompts, LongForm, MMLU, jee-math), `reasoning-gym`
 0.1.25 (codeio, Apache-2.0), Python's own standard library (PSF), and word problems made here. Prompts to
 measure with (assets/prompts) are left out by their first 80 letters and digits, and so are the paragraphs
-they are from. A prompt longer than --longest characters is left out.
+they are from. A prompt longer than --longest characters is left out. The same Python, count and seed make the
+same prompts: functions are of the standard library that runs this.
 """
 import argparse, ast, gzip, json, pathlib, random, subprocess, sys, sysconfig, textwrap, zipfile
 

@@ -1,7 +1,7 @@
 //! Matrices that are multiplied fast.
 //!
 //! The products of training are large and regular, and need not be row-invariant as the engine's have
-//! to be, so they are candle's (its `gemm`, about 65 GFLOP/s a core). What lies between them is done by
+//! to be, so they are candle's (its `gemm`, 512 bits wide where the machine is). What lies between them is done by
 //! hand on slices: the gradient of one small network is short, and the memory and the order of every sum
 //! are in view. A product's bits depend on its shape alone, so equal steps give equal weights.
 

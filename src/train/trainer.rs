@@ -373,6 +373,10 @@ impl Trainer {
 /// The shape of a head for a target.
 fn form(checkpoint: &Checkpoint, taps: usize, recipe: &Recipe) -> Result<Form> {
     let config = checkpoint.config();
+    if recipe.unroll == 0 {
+        let what = "an unroll of 0 steps; accepted is 1 or more";
+        return Err(TrainError::Unfit(what.to_owned()).into());
+    }
     frozen::fits(config)?;
     let kv_heads = recipe.kv_heads.unwrap_or(config.heads);
     start::fits(config, kv_heads)?;
