@@ -56,13 +56,12 @@ mod tests {
 
     #[test]
     fn is_near_the_exact_one() {
-        for count in [1, 7, 16, 50, 1000] {
-            let logits: Vec<f32> = (0..count)
-                .map(|i| ((i * 37 % 101) as f32 - 50.0) / 3.0)
-                .collect();
+        for count in [1_u16, 7, 16, 50, 1000] {
+            let logits = (0..count).map(|i| (f32::from(i * 37 % 101) - 50.0) / 3.0);
+            let logits: Vec<f32> = logits.collect();
             let exact: Vec<f64> = logits.iter().map(|x| f64::from(*x).exp()).collect();
             let total: f64 = exact.iter().sum();
-            let mut law = vec![0.0; count];
+            let mut law = vec![0.0; logits.len()];
             let log = softmax(&logits, &mut law);
             assert!((f64::from(log) - total.ln()).abs() < 1e-5);
             for (p, exact) in law.iter().zip(exact) {
