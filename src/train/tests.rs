@@ -226,7 +226,7 @@ fn the_unroll_is_what_drafting_does() -> Result<()> {
     let batch = Batch::new(&sequences, &trainer.scales, &trainer.frozen, steps)?;
     let unroll: Unroll<'_> = trainer.unroll(&batch);
     let pass = unroll.forward(steps)?;
-    let mut far = 0.0_f32;
+    let (mut far, mut largest) = (0.0_f32, 0.0_f32);
     let mut compared = 0;
     for ((sequence, _), span) in sequences.iter().zip(&batch.spans) {
         let first = batch.positions[batch.rows[span.queries.start]];
@@ -237,8 +237,12 @@ fn the_unroll_is_what_drafting_does() -> Result<()> {
             let mut output = fed(&head, &mut cache, &sequence.tokens[1..row + 2], &features)?;
             for step in 0..steps {
                 let ours = pass.output(step).gather([query])?;
-                for (a, b) in ours.view().iter().zip(output.as_slice()) {
-                    far = far.max((a - b).abs());
+                // Streams grow with training: they are compared by the size of their row.
+                let theirs = output.as_slice();
+                let size = theirs.iter().fold(1.0_f32, |size, x| size.max(x.abs()));
+                for (a, b) in ours.view().iter().zip(theirs) {
+                    far = far.max((a - b).abs() / size);
+                    largest = largest.max(size);
                 }
                 compared += 1;
                 let Some(token) = sequence.tokens.get(row + 2 + step) else {
@@ -250,7 +254,7 @@ fn the_unroll_is_what_drafting_does() -> Result<()> {
         }
     }
     assert!(compared > 100, "{compared}");
-    assert!(far < 1e-4, "{far} off");
+    assert!(far < 2e-5, "{far} of {largest} off");
     Ok(())
 }
 
