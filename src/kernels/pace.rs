@@ -1,7 +1,13 @@
 //! Whether more threads are faster, found out while they run.
 
 /// Runs on more threads between two on one, where one was faster last.
-const RETRY: u32 = 32;
+const RETRY: u32 = 64;
+
+/// Runs on more threads before one is tried for comparison, the first of which is a slow start.
+const FIRST: u32 = 2;
+
+/// Seconds of a run above which none is spent on comparing.
+const LONG: f64 = 0.05;
 
 /// How much slower than the best a run on more threads has to be before one is tried.
 const SUSPECT: f64 = 1.5;
@@ -21,8 +27,8 @@ pub(super) enum Width {
 /// Seconds that runs of one kind of work took.
 ///
 /// Threads that wait for each other at every layer are slower than one where others compete for the
-/// cores, because one that waits is not there when its turn comes. One is tried when all have become
-/// slow, kept while it is faster, and all are tried again now and then.
+/// cores, because one that waits is not there when its turn comes. One is tried at the start, and when all
+/// have become slow, kept while it is faster, and all are tried again now and then.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Pace {
     /// The best on all threads.
@@ -30,6 +36,8 @@ pub(super) struct Pace {
     /// Lately.
     all: Option<f64>,
     one: Option<f64>,
+    /// Runs on all, the first few.
+    first: u32,
     since: u32,
 }
 
@@ -44,6 +52,7 @@ impl Pace {
             Some(one) if one < all => Width::One,
             Some(_) => Width::All,
             None if all > SUSPECT * best => Width::One,
+            None if self.first == FIRST && all < LONG => Width::One,
             None => Width::All,
         };
         if self.since < RETRY {
@@ -59,15 +68,20 @@ impl Pace {
 
     /// Takes what a run has taken.
     pub(super) fn took(&mut self, width: Width, seconds: f64) {
-        let lately = match width {
-            Width::One => &mut self.one,
+        let mean = |before: Option<f64>| before.map_or(seconds, |before| 0.5 * (before + seconds));
+        match width {
+            Width::One => self.one = Some(mean(self.one)),
             Width::All => {
-                let best = self.best.unwrap_or(f64::INFINITY);
-                self.best = Some((DRIFT * best).min(seconds));
-                &mut self.all
+                let best = (DRIFT * self.best.unwrap_or(f64::INFINITY)).min(seconds);
+                self.best = Some(best);
+                self.all = Some(if self.first < FIRST {
+                    best
+                } else {
+                    mean(self.all)
+                });
+                self.first = FIRST.min(self.first) + 1;
             }
-        };
-        *lately = Some(lately.map_or(seconds, |before| 0.5 * (before + seconds)));
+        }
     }
 }
 
@@ -85,10 +99,23 @@ mod tests {
         (0..runs).map(run).collect()
     }
 
+    fn ones(widths: &[Width]) -> usize {
+        widths.iter().filter(|width| **width == Width::One).count()
+    }
+
     #[test]
-    fn one_thread_is_not_tried_while_all_are_as_fast_as_ever() {
-        let widths = widths(&mut Pace::default(), 500, 1.0, 0.1);
-        assert!(widths.iter().all(|width| *width == Width::All));
+    fn one_thread_is_tried_once_while_all_are_as_fast_as_ever() {
+        let mut pace = Pace::default();
+        pace.took(pace.clone().next(), 0.03);
+        assert_eq!(ones(&widths(&mut pace, 500, 0.01, 0.02)), 1);
+        let long = widths(&mut Pace::default(), 500, 1.0, 0.1);
+        assert_eq!(ones(&long), 0);
+    }
+
+    #[test]
+    fn one_thread_is_kept_from_the_start_where_it_is_faster() {
+        let busy = widths(&mut Pace::default(), 64, 0.03, 0.006);
+        assert!(ones(&busy) >= 60);
     }
 
     #[test]
@@ -96,11 +123,10 @@ mod tests {
         let mut pace = Pace::default();
         widths(&mut pace, 10, 1.0, 1.5);
         let busy = widths(&mut pace, 320, 4.0, 2.0);
-        let all = busy.iter().filter(|width| **width == Width::All).count();
-        assert!((9..16).contains(&all), "{all}");
+        let all = busy.len() - ones(&busy);
+        assert!((5..10).contains(&all), "{all}");
         let quiet = widths(&mut pace, 400, 1.0, 1.5);
-        let one = quiet.iter().filter(|width| **width == Width::One).count();
-        assert!(one < 200, "{one}");
+        assert!(ones(&quiet) < 200, "{}", ones(&quiet));
         let after = widths(&mut pace, 200, 1.0, 1.5);
         assert!(after.iter().all(|width| *width == Width::All));
     }
@@ -110,7 +136,6 @@ mod tests {
         let mut pace = Pace::default();
         widths(&mut pace, 10, 1.0, 9.0);
         let slow = widths(&mut pace, 320, 3.0, 9.0);
-        let one = slow.iter().filter(|width| **width == Width::One).count();
-        assert!(one <= 11, "{one}");
+        assert!(ones(&slow) <= 11, "{}", ones(&slow));
     }
 }
