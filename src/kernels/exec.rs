@@ -5,6 +5,7 @@ use std::{
     time::Instant,
 };
 
+use cpu_time::ThreadTime;
 use rayon::{ThreadPool, ThreadPoolBuildError, ThreadPoolBuilder};
 
 use super::pace::{Pace, Width};
@@ -112,12 +113,17 @@ impl Threads {
         let lock = || self.paces.lock().unwrap_or_else(PoisonError::into_inner);
         let width = lock()[kind].next();
         let begin = Instant::now();
-        let result = match (width, &self.pool) {
-            (Width::One, _) => pass(Exec::Serial),
-            (Width::All, Some(pool)) => pool.install(|| pass(Exec::Parallel)),
-            (Width::All, None) => rayon::scope(|_| pass(Exec::Parallel)),
+        let timed = |exec| {
+            let on_core = ThreadTime::now();
+            (pass(exec), on_core.elapsed())
         };
-        lock()[kind].took(width, begin.elapsed().as_secs_f64());
+        let (result, on_core) = match (width, &self.pool) {
+            (Width::One, _) => timed(Exec::Serial),
+            (Width::All, Some(pool)) => pool.install(|| timed(Exec::Parallel)),
+            (Width::All, None) => rayon::scope(|_| timed(Exec::Parallel)),
+        };
+        let seconds = begin.elapsed().as_secs_f64();
+        lock()[kind].took(width, seconds, on_core.as_secs_f64());
         result
     }
 }
