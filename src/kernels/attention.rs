@@ -91,13 +91,12 @@ impl Kernel for Group<'_> {
     #[inline(always)]
     fn run<S: Lanes>(self, simd: S) {
         let (kv_heads, width) = (self.attention.kv_heads, self.attention.head_dim);
-        let slots = self.keys.prefix.iter().chain(self.keys.path);
-        let place = |slot: &u32| (*slot as usize * kv_heads + self.kv_head) * width;
-        let places: Vec<usize> = slots.map(place).collect();
+        let slots = [self.keys.prefix, self.keys.path].concat();
         let path = Path {
-            k: self.attention.k,
-            v: self.attention.v,
-            places: &places,
+            k: &self.attention.k[self.kv_head * width..],
+            v: &self.attention.v[self.kv_head * width..],
+            slots: &slots,
+            stride: kv_heads * width,
             width,
         };
         // As many heads share what is loaded as registers hold sums for.
@@ -114,36 +113,45 @@ impl Kernel for Group<'_> {
     }
 }
 
-/// Keys and values of one head, and where those of a row's path lie.
+/// Keys and values of one head, and the slots of a row's path.
 #[derive(Clone, Copy)]
 struct Path<'a> {
+    /// From the first slot's on.
     k: &'a [f32],
     v: &'a [f32],
-    places: &'a [usize],
+    slots: &'a [u32],
+    /// From a slot's to the next's.
+    stride: usize,
     width: usize,
 }
 
 impl Path<'_> {
+    #[inline(always)]
+    fn place(self, slot: u32) -> usize {
+        slot as usize * self.stride
+    }
+
     /// `H` heads, side by side in `q` and `out`.
     #[inline(always)]
     fn attend<S: Lanes, const H: usize>(self, simd: S, q: &[f32], out: &mut [f32]) {
-        let count = self.places.len();
+        let count = self.slots.len();
         let padded = count.next_multiple_of(16);
         #[expect(clippy::cast_precision_loss, reason = "a head is far below 2^24 wide")]
-        let scale = 1.0 / (self.width as f32).sqrt();
+        let scale = simd.splat(1.0 / (self.width as f32).sqrt());
 
-        // What fills up the last sixteen has no weight.
-        let mut weights = vec![f32::NEG_INFINITY; H * padded];
-        for (i, some) in self.places.chunks(16).enumerate() {
-            let mut places = [some[0]; 16];
-            places[..some.len()].copy_from_slice(some);
-            let scores = self.scores::<S, H>(simd, q, &places);
-            for (weights, scores) in weights.chunks_exact_mut(padded).zip(scores) {
-                let weights = &mut weights[16 * i..][..some.len()];
-                for (weight, score) in weights.iter_mut().zip(scores) {
-                    *weight = score * scale;
-                }
+        let mut weights = vec![0.0; H * padded];
+        for (i, some) in self.slots.chunks(16).enumerate() {
+            let mut slots = [some[0]; 16];
+            slots[..some.len()].copy_from_slice(some);
+            let scores = self.scores::<S, H>(simd, q, slots);
+            for h in 0..H {
+                let scores = simd.product(simd.sixteen(&scores[h]), scale);
+                weights[h * padded + 16 * i..][..16].copy_from_slice(&simd.lanes(scores));
             }
+        }
+        // What fills up the last sixteen has no weight.
+        for weights in weights.chunks_exact_mut(padded) {
+            weights[count..].fill(f32::NEG_INFINITY);
         }
         let mut totals = [0.0; H];
         for (total, weights) in totals.iter_mut().zip(weights.chunks_exact_mut(padded)) {
@@ -158,21 +166,21 @@ impl Path<'_> {
         }
     }
 
-    /// The products of the heads of `q` with the keys at sixteen places. Product `i` is added to lane
+    /// The products of the heads of `q` with the keys in sixteen slots. Product `i` is added to lane
     /// `i % 16`.
     #[inline(always)]
     fn scores<S: Lanes, const H: usize>(
         self,
         simd: S,
         q: &[f32],
-        places: &[usize; 16],
+        slots: [u32; 16],
     ) -> [[f32; 16]; H] {
         let q: [&[f32]; H] = std::array::from_fn(|h| &q[h * self.width..][..self.width]);
         let mut quarters = [[simd.splat(0.0); 4]; H];
         for i in 0..4 {
             // Four at a time, in the order that folding puts right.
             let k: [&[f32]; 4] =
-                std::array::from_fn(|j| &self.k[places[4 * j + i]..][..self.width]);
+                std::array::from_fn(|j| &self.k[self.place(slots[4 * j + i])..][..self.width]);
             let mut acc = [[simd.splat(0.0); 4]; H];
             let whole = self.width / 16 * 16;
             let mut from = 0;
@@ -206,14 +214,16 @@ impl Path<'_> {
         scores
     }
 
-    /// The values at the places, weighed and added up in order.
+    /// The values in the slots, weighed and added up in order.
     #[inline(always)]
     fn mix<S: Lanes, const H: usize>(self, simd: S, weights: [&[f32]; H], out: &mut [f32]) {
         let mut from = 0;
         while from + 64 <= self.width {
             let mut acc = [[simd.splat(0.0); 4]; H];
-            for (i, place) in self.places.iter().enumerate() {
-                let v: &[f32; 64] = self.v[place + from..].first_chunk().expect("a head's");
+            for (i, slot) in self.slots.iter().enumerate() {
+                let v: &[f32; 64] = self.v[self.place(*slot) + from..]
+                    .first_chunk()
+                    .expect("a head's");
                 let (v, _) = v.as_chunks::<16>();
                 let v = [
                     simd.sixteen(&v[0]),
@@ -240,8 +250,8 @@ impl Path<'_> {
             let columns = (self.width - from).min(16);
             for h in 0..H {
                 let mut acc = simd.splat(0.0);
-                for (weight, place) in weights[h].iter().zip(self.places) {
-                    let v = filled(&self.v[place + from..][..columns]);
+                for (weight, slot) in weights[h].iter().zip(self.slots) {
+                    let v = filled(&self.v[self.place(*slot) + from..][..columns]);
                     acc = simd.fma(simd.splat(*weight), simd.sixteen(&v), acc);
                 }
                 let out = &mut out[h * self.width + from..][..columns];

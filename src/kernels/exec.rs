@@ -5,7 +5,8 @@ use std::{
     time::Instant,
 };
 
-use rayon::{ThreadPool, ThreadPoolBuildError, ThreadPoolBuilder, prelude::*};
+use cpu_time::ThreadTime;
+use rayon::{ThreadPool, ThreadPoolBuildError, ThreadPoolBuilder};
 
 use super::pace::{Pace, Width};
 
@@ -26,22 +27,54 @@ impl Exec {
     /// number of multiplications of all calls together.
     pub(super) fn chunks<F>(self, out: &mut [f32], size: usize, work: usize, each: F)
     where
-        F: Fn(usize, &mut [f32]) + Send + Sync,
+        F: Fn(usize, &mut [f32]) + Sync,
     {
-        if self.parallel(work) {
-            out.par_chunks_mut(size)
-                .enumerate()
-                .for_each(|(i, chunk)| each(i, chunk));
-        } else {
-            for (i, chunk) in out.chunks_mut(size).enumerate() {
-                each(i, chunk);
+        let threads = self.threads(work);
+        let (mut first, mut left) = (0, out);
+        let next = || {
+            let chunks = left.len().div_ceil(size).div_ceil(threads);
+            let taken = left.split_off_mut(..(chunks * size).min(left.len()))?;
+            first += chunks;
+            (chunks > 0).then_some((first - chunks, taken))
+        };
+        share_out(threads, next, |(first, taken)| {
+            for (i, chunk) in taken.chunks_mut(size).enumerate() {
+                each(first + i, chunk);
             }
-        }
+        });
     }
 
-    pub(super) fn parallel(self, work: usize) -> bool {
-        self == Self::Parallel && work >= GRAIN
+    /// Threads for so many multiplications.
+    pub(super) fn threads(self, work: usize) -> usize {
+        if self == Self::Parallel && work >= GRAIN {
+            rayon::current_num_threads()
+        } else {
+            1
+        }
     }
+}
+
+/// Has as many of `threads` threads as are free `run` what `next` gives, until that is none.
+pub(super) fn share_out<T>(
+    threads: usize,
+    next: impl FnMut() -> Option<T> + Send,
+    run: impl Fn(T) + Sync,
+) {
+    let next = Mutex::new(next);
+    let take = || next.lock().unwrap_or_else(PoisonError::into_inner)();
+    together(threads, &|| {
+        while let Some(taken) = take() {
+            run(taken);
+        }
+    });
+}
+
+fn together(threads: usize, run: &(impl Fn() + Sync)) {
+    if threads < 2 {
+        return run();
+    }
+    let half = threads / 2;
+    rayon::join(|| together(threads - half, run), || together(half, run));
 }
 
 /// The threads of a model.
@@ -80,12 +113,17 @@ impl Threads {
         let lock = || self.paces.lock().unwrap_or_else(PoisonError::into_inner);
         let width = lock()[kind].next();
         let begin = Instant::now();
-        let result = match (width, &self.pool) {
-            (Width::One, _) => pass(Exec::Serial),
-            (Width::All, Some(pool)) => pool.install(|| pass(Exec::Parallel)),
-            (Width::All, None) => rayon::scope(|_| pass(Exec::Parallel)),
+        let timed = |exec| {
+            let on_core = ThreadTime::now();
+            (pass(exec), on_core.elapsed())
         };
-        lock()[kind].took(width, begin.elapsed().as_secs_f64());
+        let (result, on_core) = match (width, &self.pool) {
+            (Width::One, _) => timed(Exec::Serial),
+            (Width::All, Some(pool)) => pool.install(|| timed(Exec::Parallel)),
+            (Width::All, None) => rayon::scope(|_| timed(Exec::Parallel)),
+        };
+        let seconds = begin.elapsed().as_secs_f64();
+        lock()[kind].took(width, seconds, on_core.as_secs_f64());
         result
     }
 }

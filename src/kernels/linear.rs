@@ -1,9 +1,8 @@
 //! Linear layers over weights as stored.
 
-use rayon::prelude::*;
-
 use super::{
     Exec, Format,
+    exec::share_out,
     panel::{
         Bf16, F16, F32, HALF, Half, Inputs, PANEL, Pack, Panel, Q4K, Q6K, Q40, Q41, Q80, drive,
         pack, value,
@@ -12,9 +11,6 @@ use super::{
     sums::sums,
     unpack::unpack,
 };
-
-/// Parallel tasks a thread: enough that one which is held up holds nothing else up.
-const TASKS: usize = 2;
 
 /// A weight matrix `[outputs, width]` in its storage format, packed thirty-two outputs wide.
 #[derive(Clone, Debug)]
@@ -201,15 +197,10 @@ impl Weight {
             width,
         };
         let outputs: usize = all.iter().map(|(weight, _)| weight.outputs).sum();
-        let parallel = exec.parallel((rows + 1) * outputs * width);
-        if parallel {
-            let count = TASKS * rayon::current_num_threads();
-            shares(all, inputs, count)
-                .into_par_iter()
-                .for_each(Share::compute);
-        } else {
-            shares(all, inputs, 1).into_iter().for_each(Share::compute);
-        }
+        let threads = exec.threads((rows + 1) * outputs * width);
+        let mut left = Left::new(all, inputs, threads);
+        let isa = Isa::best();
+        share_out(threads, || left.next(), |tile| tile.compute(isa));
     }
 
     fn is_shifted(&self) -> bool {
@@ -220,52 +211,29 @@ impl Weight {
     }
 }
 
-/// All outputs of the matrices in about `count` shares of equal size.
-fn shares<'a, const N: usize>(
-    all: [(&'a Weight, &'a mut [f32]); N],
-    inputs: Inputs<'a>,
-    count: usize,
-) -> Vec<Share<'a>> {
-    let panels = |weight: &Weight| weight.outputs.div_ceil(PANEL);
-    let total: usize = all.iter().map(|(weight, _)| panels(weight)).sum();
-    let count = count.min(total);
-    let mut shares: Vec<Share<'_>> = Vec::with_capacity(count);
-    shares.push(Share::default());
-    let mut taken = 0;
-    for (weight, y) in all {
-        let mut rest: Vec<&mut [f32]> = y.chunks_exact_mut(weight.outputs).collect();
-        let (mut first, panels) = (0, panels(weight));
-        while first < panels {
-            if taken == shares.len() * total / count {
-                shares.push(Share::default());
-            }
-            let room = shares.len() * total / count - taken;
-            let now = room.min(panels - first);
-            let outputs = (now * PANEL).min(weight.outputs - first * PANEL);
-            let cut = |row: &mut &'a mut [f32]| row.split_off_mut(..outputs).expect("as many");
-            let tile = Tile {
-                weight,
-                first,
-                inputs,
-                y: rest.iter_mut().map(cut).collect(),
-            };
-            shares.last_mut().expect("one at least").0.push(tile);
-            (first, taken) = (first + now, taken + now);
-        }
-    }
-    shares
+/// Outputs that no thread has taken yet, of some matrices.
+struct Left<'a, const N: usize> {
+    parts: [Tile<'a>; N],
+    threads: usize,
 }
 
-/// What one task computes.
-#[derive(Debug, Default)]
-pub(super) struct Share<'a>(Vec<Tile<'a>>);
+impl<'a, const N: usize> Left<'a, N> {
+    fn new(all: [(&'a Weight, &'a mut [f32]); N], inputs: Inputs<'a>, threads: usize) -> Self {
+        let parts = all.map(|(weight, y)| Tile {
+            weight,
+            first: 0,
+            inputs,
+            y: y.chunks_exact_mut(weight.outputs).collect(),
+        });
+        Self { parts, threads }
+    }
 
-impl Share<'_> {
-    fn compute(self) {
-        let isa = Isa::best();
-        for tile in self.0 {
-            tile.compute(isa);
-        }
+    /// A thread's share of what is left, of one matrix: ever smaller ones, so that all end together.
+    fn next(&mut self) -> Option<Tile<'a>> {
+        let left: usize = self.parts.iter().map(Tile::panels).sum();
+        let mut parts = self.parts.iter_mut();
+        let part = parts.find(|part| part.panels() > 0)?;
+        Some(part.split_off(left.div_ceil(self.threads)))
     }
 }
 
@@ -279,15 +247,35 @@ pub(super) struct Tile<'a> {
 }
 
 impl Tile<'_> {
+    /// Panels that it has.
+    fn panels(&self) -> usize {
+        self.y[0].len().div_ceil(PANEL)
+    }
+
+    /// The first `panels` of them, or all, which it loses.
+    fn split_off(&mut self, panels: usize) -> Self {
+        let outputs = (panels * PANEL).min(self.y[0].len());
+        let rows = self.y.iter_mut();
+        let y = rows.map(|y| y.split_off_mut(..outputs).expect("as many"));
+        let split = Self {
+            weight: self.weight,
+            first: self.first,
+            inputs: self.inputs,
+            y: y.collect(),
+        };
+        self.first += outputs.div_ceil(PANEL);
+        split
+    }
+
     pub(super) fn compute(mut self, isa: Isa) {
         panels!(
             &self.weight.data,
-            panels => self.panels(isa, panels),
+            panels => self.packed(isa, panels),
             (bytes, row) => self.stored(isa, bytes, *row)
         );
     }
 
-    fn panels<F: Half>(&mut self, isa: Isa, panels: &[Panel<F>]) {
+    fn packed<F: Half>(&mut self, isa: Isa, panels: &[Panel<F>]) {
         let blocks = self.inputs.width / (F::SUB * F::SUBS);
         // What follows the task's panels is fetched ahead for whoever comes next.
         let panels = &panels[self.first * blocks..];
