@@ -53,8 +53,16 @@ impl<S: Kept> From<&[S]> for Buffer<S> {
 impl<S: Kept> Drop for Buffer<S> {
     fn drop(&mut self) {
         let room = std::mem::take(&mut self.0);
+        let larger = |spare: &Cell<Vec<S>>| {
+            let kept = spare.take();
+            spare.set(if kept.capacity() > room.capacity() {
+                kept
+            } else {
+                room
+            });
+        };
         // A thread that ends keeps nothing.
-        let _ = S::spare().try_with(|spare| spare.set(room));
+        let _ = S::spare().try_with(larger);
     }
 }
 
@@ -81,5 +89,22 @@ impl<S: Kept> Clone for Buffer<S> {
 impl<S: Kept> fmt::Debug for Buffer<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_largest_room_is_used_again() {
+        let large: Buffer<f32> = (0..1000u16).map(f32::from).collect();
+        let place = large.as_ptr();
+        let small = Buffer::from(&large[..3]);
+        drop(large);
+        drop(small);
+        let again: Buffer<f32> = [1.0, 2.0].into_iter().collect();
+        assert_eq!((again.as_ptr(), &again[..]), (place, &[1.0, 2.0][..]));
+        assert_eq!(&again.clone()[..], &again[..]);
     }
 }

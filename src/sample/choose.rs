@@ -33,7 +33,7 @@ pub fn choose(law: &Dist, t: u64, draws: &dyn Draws) -> TokenId {
 /// the same `G` and another law, it is an estimate.
 ///
 /// That sum asks for every `G` of the support, two logarithms each, where [`choose`] asks for a few:
-/// about five times its time. `cpu/children` in the benches has both.
+/// about forty times its time. `cpu/children` in the benches has both.
 ///
 /// ```
 /// use eyrie::sample::{Dist, Keyed, choose_best};

@@ -2,8 +2,8 @@
 //!
 //! A filter takes candidates with scores (logits over temperature) and keeps some. Nothing is
 //! normalised on the way: weights relative to the largest, `exp(z - peak)`, say the same, and
-//! the largest token survives every filter. Sums run in a fixed order, ascending ids for
-//! totals and descending scores for the mass of a prefix, so equal input gives equal bits.
+//! the largest token survives every filter. Sums run in a fixed order, of columns for totals and
+//! descending scores for the mass of a prefix, so equal input gives equal bits.
 
 use std::cmp::Ordering;
 
@@ -76,6 +76,7 @@ pub(super) fn filtered<S: Score>(
     let (ids, scores) = left.into_iter().map(|c| (c.id, c.z)).unzip();
     Dist::softmax(ids, scores)
 }
+
 /// Keeps the `k` first in rank.
 fn top_k(left: &mut Vec<Candidate>, k: usize) {
     if k < left.len() {
