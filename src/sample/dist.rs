@@ -113,7 +113,8 @@ impl Dist {
 
     fn listed(&self) -> &Listed {
         self.listed.get_or_init(|| {
-            let (ids, scores) = self.row.as_ref().map_or_else(Default::default, Row::open);
+            let row = self.row.as_ref();
+            let (ids, scores) = row.expect("a law is listed or that of a row").open();
             Listed::softmax(ids, scores)
         })
     }
