@@ -101,25 +101,50 @@ fn negligible(total: f64, wanted: f64, n: usize) -> f64 {
 }
 
 /// Keeps the shortest prefix in rank whose mass reaches `wanted`, or everything: a token stays if the
-/// mass before it is below `wanted`. The prefix is sorted in growing pieces.
+/// mass before it is below `wanted`. Of many tokens only those that may be in it are sorted.
 fn top_p(left: &mut Vec<Candidate>, peak: f64, wanted: f64) {
-    const FIRST_PIECE: usize = 256;
-    let weight = |c: &Candidate| (c.z - peak).exp();
-    let (mut from, mut piece, mut mass) = (0, FIRST_PIECE, 0.0);
-    'grow: while from < left.len() {
-        let to = left.len().min(from + piece);
-        if to < left.len() {
-            left[from..].select_nth_unstable_by(to - from, rank);
-        }
-        left[from..to].sort_unstable_by(rank);
-        for i in from..to {
-            if mass >= wanted {
-                left.truncate(i);
-                break 'grow;
-            }
-            mass += weight(&left[i]);
-        }
-        (from, piece) = (to, piece * 2);
+    const MANY: usize = 256;
+    if left.len() > MANY {
+        let last = last_step(left, peak, wanted);
+        left.retain(|c| step(c, peak) <= last);
     }
+    left.sort_unstable_by(rank);
+    let mut mass = 0.0;
+    let end = left.iter().position(|c| {
+        let reached = mass >= wanted;
+        mass += (c.z - peak).exp();
+        reached
+    });
+    left.truncate(end.unwrap_or(left.len()));
     left.sort_unstable_by_key(|c| c.id);
+}
+
+/// Steps below the largest score, each a sixteenth, the last without an end.
+const STEPS: usize = 512;
+const STEP: f64 = 1.0 / 16.0;
+
+/// The step that a token is on.
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "the whole part of a number that is not negative, or the largest"
+)]
+fn step(c: &Candidate, peak: f64) -> usize {
+    (((peak - c.z) / STEP) as usize).min(STEPS - 1)
+}
+
+/// A step by whose end the mass from the top has reached `wanted`: each token weighs at least what the
+/// end of its step does.
+fn last_step(left: &[Candidate], peak: f64, wanted: f64) -> usize {
+    const ROUNDING: f64 = 1e-9;
+    let mut tokens = [0u32; STEPS];
+    for c in left {
+        tokens[step(c, peak)] += 1;
+    }
+    let (mut mass, mut weight, factor) = (0.0, 1.0, (-STEP).exp());
+    let reached = tokens[..STEPS - 1].iter().position(|tokens| {
+        weight *= factor;
+        mass += f64::from(*tokens) * weight;
+        mass >= wanted * (1.0 + ROUNDING)
+    });
+    reached.unwrap_or(STEPS - 1)
 }
