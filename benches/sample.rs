@@ -85,7 +85,8 @@ fn laws(c: &mut Criterion) {
     for (name, raw) in cases {
         let chain = chain(raw);
         group.bench_function(format!("{name}/{VOCAB}"), |b| {
-            b.iter(|| chain.law(black_box(&logits), &history));
+            // Its size is known when its probabilities are.
+            b.iter(|| chain.law(black_box(&logits), &history).map(|law| law.len()));
         });
     }
     // The twin of `top-p`: sort everything.
@@ -147,6 +148,62 @@ fn choices(c: &mut Criterion) {
     group.finish();
 }
 
+/// What a row of a pass costs: its law and the choice, probabilities only where somebody needs them.
+fn rows(c: &mut Criterion) {
+    let mut group = c.benchmark_group("cpu/sample");
+    group.throughput(Throughput::Bytes((VOCAB * size_of::<f32>()) as u64));
+    let (logits, prompt) = (logits(), (0..1_000).collect::<Vec<_>>());
+    let counts = Counts::new(&prompt);
+    let history = History {
+        counts: &counts,
+        tokens: &prompt,
+        path: &[3, 4, 5],
+    };
+    let keyed = Keyed::new(1);
+    let warm = |temperature| RawParams {
+        temperature,
+        ..RawParams::default()
+    };
+    let cases = [
+        ("greedy", warm(0.0)),
+        ("plain", warm(1.0)),
+        ("cooler", warm(0.7)),
+        (
+            "top-k",
+            RawParams {
+                top_k: 40,
+                ..warm(1.0)
+            },
+        ),
+        (
+            "top-p",
+            RawParams {
+                top_p: 0.9,
+                ..warm(0.7)
+            },
+        ),
+        (
+            "penalties",
+            RawParams {
+                repetition_penalty: 1.1,
+                ..warm(1.0)
+            },
+        ),
+    ];
+    for (name, raw) in cases {
+        let chain = chain(raw);
+        let mut t = 0;
+        group.bench_function(format!("{name}/{VOCAB}"), |b| {
+            b.iter(|| {
+                t += 1;
+                let law = chain.law(black_box(&logits), &history);
+                law.map(|law| choose(&law, t, &keyed))
+            });
+        });
+    }
+    group.finish();
+}
+
 /// Every number of the support, two logarithms each.
 fn naive(law: &Dist, t: u64, draws: &Keyed) -> u32 {
     let value = |(id, ln_p)| (id, ln_p + draws.gumbel(Key::token(t), id));
@@ -156,4 +213,4 @@ fn naive(law: &Dist, t: u64, draws: &Keyed) -> u32 {
         .0
 }
 
-criterion_group!(benches, laws, choices);
+criterion_group!(benches, laws, choices, rows);

@@ -1,14 +1,18 @@
 //! From a row of logits to its law.
 
-use std::sync::Arc;
+use std::{ops::Deref, sync::Arc};
 
 use super::{
+    buffer::Buffer,
     counts::History,
-    dist::{Dist, best, first_max},
-    filter::{Candidate, filtered},
+    dist::{Dist, best},
+    filter::filtered,
     params::{ParamError, SamplingParams},
     processor::Processor,
+    row::{Row, Values},
+    score::{Score, Scores},
     semantics::Semantics,
+    wide::{first_max, survey},
 };
 use crate::TokenId;
 
@@ -159,14 +163,14 @@ impl Chain {
     /// # Panics
     /// If `logits` is not as wide as the chain was told: a bug of the caller.
     pub fn law(&self, logits: &[f32], h: &History<'_>) -> Result<Dist, Fault> {
-        self.check(logits)?;
+        let largest = self.check(logits)?;
         if !self.params.is_greedy() {
-            return self.warm(logits, h);
+            return self.warm(logits, largest, h);
         }
         let best = if self.touches(h) {
             first_max(&self.scores(logits, h)?)
         } else {
-            first_max(&logits[..self.valid])
+            largest
         };
         let best = best.ok_or(Fault::Masked)?;
         Ok(Dist::one_hot(self.token(best)))
@@ -182,11 +186,13 @@ impl Chain {
     /// # Panics
     /// As [`Chain::law`].
     pub fn report_law(&self, logits: &[f32], h: &History<'_>) -> Result<Dist, Fault> {
-        self.check(logits)?;
+        let largest = self.check(logits)?;
         if self.params.is_greedy() {
-            return self.unfiltered(self.scores(logits, h)?);
+            let scores = self.scores(logits, h)?;
+            let at = first_max(&scores).ok_or(Fault::Masked)?;
+            return Ok(self.softmax(scores, at, 1.0));
         }
-        self.warm(logits, h)
+        self.warm(logits, largest, h)
     }
 
     /// The `k` most probable tokens of [`Chain::report_law`] with their `ln p`, descending, of equals
@@ -203,9 +209,9 @@ impl Chain {
         h: &History<'_>,
         k: usize,
     ) -> Result<Vec<(TokenId, f64)>, Fault> {
-        self.check(logits)?;
+        let largest = self.check(logits)?;
         if !self.params.is_greedy() {
-            return Ok(self.warm(logits, h)?.top(k));
+            return Ok(self.warm(logits, largest, h)?.top(k));
         }
         let scores = self.scores(logits, h)?;
         let left: Vec<_> = self.open(&scores).collect();
@@ -232,12 +238,13 @@ impl Chain {
         column.filter(|column| *column < self.valid)
     }
 
-    fn check(&self, logits: &[f32]) -> Result<(), Fault> {
+    /// Place of the first of the largest logits, of columns that may be chosen.
+    fn check(&self, logits: &[f32]) -> Result<Option<usize>, Fault> {
         assert_eq!(logits.len(), self.vocab, "width of a row of logits");
-        // No early exit: the loop has no branch and runs at the speed of memory.
-        let finite = logits.iter().fold(true, |all, x| all & x.is_finite());
-        if finite {
-            Ok(())
+        let (valid, beyond) = logits.split_at(self.valid);
+        let (finite, largest) = survey(valid);
+        if finite && survey(beyond).0 {
+            Ok(largest)
         } else {
             Err(Fault::NonFinite)
         }
@@ -260,12 +267,10 @@ impl Chain {
 
     /// Logits of the valid columns after bias, penalties, masks and processors; masked is minus
     /// infinity.
-    fn scores(&self, logits: &[f32], h: &History<'_>) -> Result<Vec<f64>, Fault> {
+    fn scores(&self, logits: &[f32], h: &History<'_>) -> Result<Buffer<f64>, Fault> {
         // Adding zero turns minus zero into zero, so that the two tie.
-        let mut z: Vec<f64> = logits[..self.valid]
-            .iter()
-            .map(|&x| f64::from(x) + 0.0)
-            .collect();
+        let valid = logits[..self.valid].iter();
+        let mut z: Buffer<f64> = valid.map(|&x| f64::from(x) + 0.0).collect();
         let params = &self.params;
         for (&id, &bias) in &params.logit_bias {
             if let Some(column) = self.column(id) {
@@ -321,29 +326,15 @@ impl Chain {
     }
 
     /// The scores after every processor, each of which sees the whole vocabulary of the target.
-    fn processed(&self, mut z: Vec<f64>, h: &History<'_>) -> Result<Vec<f64>, Fault> {
-        let whole = self.ids.is_none() && self.valid == self.full;
-        let mut all = if whole {
-            std::mem::take(&mut z)
+    fn processed(&self, mut z: Buffer<f64>, h: &History<'_>) -> Result<Buffer<f64>, Fault> {
+        if self.ids.is_none() && self.valid == self.full {
+            self.process(&mut z, h)?;
         } else {
             let mut all = vec![f64::NEG_INFINITY; self.full];
             for (column, z) in z.iter().enumerate() {
                 all[self.token(column) as usize] = *z;
             }
-            all
-        };
-        for processor in &self.processors {
-            processor.process(&mut all, h)?;
-            let sound = all
-                .iter()
-                .fold(true, |sound, x| sound & (*x < f64::INFINITY));
-            if !sound {
-                return Err(Fault::NonFinite);
-            }
-        }
-        if whole {
-            z = all;
-        } else {
+            self.process(&mut all, h)?;
             for (column, z) in z.iter_mut().enumerate() {
                 *z = all[self.token(column) as usize];
             }
@@ -352,42 +343,79 @@ impl Chain {
         Ok(z)
     }
 
-    /// The law at a temperature above 0.
-    fn warm(&self, logits: &[f32], h: &History<'_>) -> Result<Dist, Fault> {
-        let mut z = self.scores(logits, h)?;
-        let params = &self.params;
-        if params.temperature != 1.0 {
-            z.iter_mut().for_each(|z| *z /= params.temperature);
+    fn process(&self, all: &mut [f64], h: &History<'_>) -> Result<(), Fault> {
+        for processor in &self.processors {
+            processor.process(all, h)?;
+            let sound = all
+                .iter()
+                .fold(true, |sound, x| sound & (*x < f64::INFINITY));
+            if !sound {
+                return Err(Fault::NonFinite);
+            }
         }
-        if !params.has_filters() {
-            return self.unfiltered(z);
-        }
-        let left = self.open(&z).map(|(id, z)| Candidate { id, z });
-        let left: Vec<_> = left.collect();
-        if left.is_empty() {
-            return Err(Fault::Masked);
-        }
-        Ok(filtered(left, params))
+        Ok(())
     }
 
-    /// The softmax over what is not masked.
-    fn unfiltered(&self, z: Vec<f64>) -> Result<Dist, Fault> {
-        let (ids, z): (Vec<_>, Vec<_>) = if z.iter().all(|z| *z > f64::NEG_INFINITY) {
-            ((0..z.len()).map(|column| self.token(column)).collect(), z)
+    /// The law at a temperature above 0; `largest` is what [`Chain::check`] found.
+    fn warm(&self, logits: &[f32], largest: Option<usize>, h: &History<'_>) -> Result<Dist, Fault> {
+        if self.touches(h) {
+            let scores = self.scores(logits, h)?;
+            let at = first_max(&scores).ok_or(Fault::Masked)?;
+            Ok(self.tempered(scores, at))
         } else {
-            self.open(&z).unzip()
-        };
-        if ids.is_empty() {
-            return Err(Fault::Masked);
+            let at = largest.ok_or(Fault::Masked)?;
+            Ok(self.tempered(&logits[..self.valid], at))
         }
-        Ok(Dist::softmax(ids, z))
+    }
+
+    /// The law of scores that temperature and filters are still to come for, the first of the largest
+    /// at place `at`.
+    fn tempered<S: Score, V>(&self, values: V, at: usize) -> Dist
+    where
+        V: Deref<Target = [S]> + Into<Buffer<S>>,
+        Values: From<Buffer<S>>,
+    {
+        let temperature = self.params.temperature;
+        if !self.params.has_filters() {
+            return self.softmax(values, at, temperature);
+        }
+        let scores = Scores {
+            values: &values,
+            at,
+            temperature,
+        };
+        filtered(scores, |column| self.token(column), &self.params)
+    }
+
+    /// The softmax over what is not masked, at this temperature; the largest at place `at`.
+    fn softmax<S: Score, V>(&self, values: V, at: usize, temperature: f64) -> Dist
+    where
+        V: Deref<Target = [S]> + Into<Buffer<S>>,
+        Values: From<Buffer<S>>,
+    {
+        if self.ids.is_none() {
+            let open = values.iter().filter(|z| **z > S::MASKED);
+            if open.take(2).count() == 1 {
+                return Dist::one_hot(self.token(at));
+            }
+            let values: Buffer<S> = values.into();
+            return Dist::of_row(Row::new(values.into(), at, temperature));
+        }
+        let scores = Scores {
+            values: &values,
+            at,
+            temperature,
+        };
+        let left = self.open(&values).map(|(id, z)| (id, scores.over(z)));
+        let (ids, scores) = left.unzip();
+        Dist::softmax(ids, scores)
     }
 
     /// The scores that are not masked, with their tokens.
-    fn open(&self, z: &[f64]) -> impl Iterator<Item = (TokenId, f64)> {
+    fn open<S: Score>(&self, z: &[S]) -> impl Iterator<Item = (TokenId, S)> {
         z.iter()
             .enumerate()
-            .filter(|(_, z)| **z > f64::NEG_INFINITY)
+            .filter(|(_, z)| **z > S::MASKED)
             .map(|(column, &z)| (self.token(column), z))
     }
 }

@@ -19,9 +19,9 @@ use crate::TokenId;
 /// assert_eq!(choose(&Dist::one_hot(3), 0, &Keyed::new(1)), 3);
 /// ```
 pub fn choose(law: &Dist, t: u64, draws: &dyn Draws) -> TokenId {
-    match law.ids() {
-        [only] => *only,
-        _ => draws.choose(law, Key::token(t)),
+    match law.only() {
+        Some(only) => only,
+        None => draws.choose(law, Key::token(t)),
     }
 }
 
@@ -33,7 +33,7 @@ pub fn choose(law: &Dist, t: u64, draws: &dyn Draws) -> TokenId {
 /// the same `G` and another law, it is an estimate.
 ///
 /// That sum asks for every `G` of the support, two logarithms each, where [`choose`] asks for a few:
-/// about five times its time. `cpu/children` in the benches has both.
+/// about forty times its time. `cpu/children` in the benches has both.
 ///
 /// ```
 /// use eyrie::sample::{Dist, Keyed, choose_best};
@@ -41,8 +41,8 @@ pub fn choose(law: &Dist, t: u64, draws: &dyn Draws) -> TokenId {
 /// assert_eq!(choose_best(&Dist::one_hot(3), 0, &Keyed::new(1), 4), [(3, 0.0)]);
 /// ```
 pub fn choose_best(law: &Dist, t: u64, draws: &dyn Draws, k: usize) -> Vec<(TokenId, f64)> {
-    match law.ids() {
-        [_] => law.top(k),
-        _ => best(draws.noisy(law, Key::token(t)), k),
+    match law.only() {
+        Some(_) => law.top(k),
+        None => best(draws.noisy(law, Key::token(t)), k),
     }
 }

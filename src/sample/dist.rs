@@ -1,8 +1,12 @@
 //! A law over tokens.
 
+use std::sync::OnceLock;
+
 use super::{
     draws::{Draws, Key},
-    wide::sum_of_exponentials,
+    row::Row,
+    score::Scores,
+    wide::{first_max, sum_of_exponentials},
 };
 use crate::TokenId;
 
@@ -13,10 +17,54 @@ use crate::TokenId;
 /// to 1, both up to rounding. A token outside the support has probability exactly 0 and cannot be
 /// chosen; one inside may be so improbable that [`Dist::p`] underflows to 0 while [`Dist::ln_p`]
 /// does not.
-#[derive(Clone, Debug, PartialEq)]
+///
+/// The law of a whole row lists its probabilities when somebody asks for one. Which token is
+/// [chosen](crate::sample::choose()) needs none of them.
+#[derive(Clone, Debug)]
 pub struct Dist {
+    row: Option<Row>,
+    listed: OnceLock<Listed>,
+}
+
+/// The support, ascending, and its `ln p`.
+#[derive(Clone, Debug, PartialEq)]
+struct Listed {
     ids: Vec<TokenId>,
     ln_p: Vec<f64>,
+}
+
+impl Listed {
+    /// As [`Dist::softmax`].
+    fn softmax(ids: Vec<TokenId>, mut scores: Vec<f64>) -> Self {
+        debug_assert!(!ids.is_empty() && ids.len() == scores.len());
+        debug_assert!(ids.is_sorted_by(|a, b| a < b));
+        let over = Scores {
+            values: &scores,
+            at: first_max(&scores).unwrap_or(0),
+            temperature: 1.0,
+        };
+        let (peak, ln_total) = (over.peak(), sum_of_exponentials(over).ln());
+        for z in &mut scores {
+            *z = (*z - peak) - ln_total;
+        }
+        Self { ids, ln_p: scores }
+    }
+}
+
+/// Laws are equal if their supports and probabilities are.
+impl PartialEq for Dist {
+    fn eq(&self, other: &Self) -> bool {
+        self.listed() == other.listed()
+    }
+}
+
+impl From<Listed> for Dist {
+    fn from(listed: Listed) -> Self {
+        Self {
+            row: None,
+            listed: listed.into(),
+        }
+    }
 }
 
 impl Dist {
@@ -28,25 +76,47 @@ impl Dist {
     /// ```
     #[must_use]
     pub fn one_hot(token: TokenId) -> Self {
-        Self {
+        Self::from(Listed {
             ids: vec![token],
             ln_p: vec![0.0],
-        }
+        })
     }
 
     /// The softmax of `scores` (finite, one an id) over `ids` (ascending, not empty).
     ///
     /// The largest score is subtracted first, so nothing overflows however large scores are, and the
     /// sum runs over ascending ids in one fixed order, so equal input gives equal bits.
-    pub(super) fn softmax(ids: Vec<TokenId>, mut scores: Vec<f64>) -> Self {
-        debug_assert!(!ids.is_empty() && ids.len() == scores.len());
-        debug_assert!(ids.is_sorted_by(|a, b| a < b));
-        let peak = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-        let ln_total = sum_of_exponentials(&scores, peak).ln();
-        for z in &mut scores {
-            *z = (*z - peak) - ln_total;
+    pub(super) fn softmax(ids: Vec<TokenId>, scores: Vec<f64>) -> Self {
+        Self::from(Listed::softmax(ids, scores))
+    }
+
+    /// The law of a whole row.
+    pub(super) fn of_row(row: Row) -> Self {
+        Self {
+            row: Some(row),
+            listed: OnceLock::new(),
         }
-        Self { ids, ln_p: scores }
+    }
+
+    /// The row that this is the law of, if it is one.
+    pub(super) fn row(&self) -> Option<&Row> {
+        self.row.as_ref()
+    }
+
+    /// The token of a law that has but one.
+    pub(super) fn only(&self) -> Option<TokenId> {
+        match *self.listed.get()?.ids {
+            [only] => Some(only),
+            _ => None,
+        }
+    }
+
+    fn listed(&self) -> &Listed {
+        self.listed.get_or_init(|| {
+            let row = self.row.as_ref();
+            let (ids, scores) = row.expect("a law is listed or that of a row").open();
+            Listed::softmax(ids, scores)
+        })
     }
 
     /// What is left of this law, taken `scale` times (0 to 1), where it is above `q`: the mass
@@ -89,40 +159,36 @@ impl Dist {
     /// # Panics
     /// If the answer is not one of the weights that were asked about.
     pub fn draw(&self, at: Key, draws: &mut dyn Draws) -> TokenId {
-        if let [only] = *self.ids {
+        if let Some(only) = self.only() {
             return only;
         }
-        let weights: Vec<f64> = self.ln_p.iter().map(|ln_p| ln_p.exp()).collect();
-        self.ids[draws.pick(at, &weights)]
+        let Listed { ids, ln_p } = self.listed();
+        let weights: Vec<f64> = ln_p.iter().map(|ln_p| ln_p.exp()).collect();
+        ids[draws.pick(at, &weights)]
     }
 
     /// The support with `ln p`, ids ascending.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (TokenId, f64)> + '_ {
-        self.ids.iter().copied().zip(self.ln_p.iter().copied())
+        let Listed { ids, ln_p } = self.listed();
+        ids.iter().copied().zip(ln_p.iter().copied())
     }
 
     /// The support, ascending.
     #[must_use]
     pub fn ids(&self) -> &[TokenId] {
-        &self.ids
-    }
-
-    /// `ln p` of the support, in the order of [`ids`](Self::ids).
-    pub(super) fn logarithms(&self) -> &[f64] {
-        &self.ln_p
+        &self.listed().ids
     }
 
     /// `ln p` of a token, minus infinity outside the support.
     #[must_use]
     pub fn ln_p(&self, token: TokenId) -> f64 {
         // A support without gaps has the token at its own index.
-        let at = token as usize;
-        if self.ids.get(at) == Some(&token) {
-            return self.ln_p[at];
+        let (Listed { ids, ln_p }, at) = (self.listed(), token as usize);
+        if ids.get(at) == Some(&token) {
+            return ln_p[at];
         }
-        self.ids
-            .binary_search(&token)
-            .map_or(f64::NEG_INFINITY, |i| self.ln_p[i])
+        ids.binary_search(&token)
+            .map_or(f64::NEG_INFINITY, |i| ln_p[i])
     }
 
     /// Probability of a token, 0 outside the support.
@@ -135,18 +201,18 @@ impl Dist {
     #[must_use]
     #[expect(clippy::len_without_is_empty, reason = "a law is never empty")]
     pub fn len(&self) -> usize {
-        self.ids.len()
+        self.listed().ids.len()
     }
 
     /// The most probable token, of equals the lowest id.
     #[must_use]
     pub fn argmax(&self) -> TokenId {
-        self.ids[self.peak()]
+        self.ids()[self.peak()]
     }
 
     /// Index in the support of [`Dist::argmax`].
     pub(super) fn peak(&self) -> usize {
-        first_max(&self.ln_p).unwrap_or(0)
+        first_max(&self.listed().ln_p).unwrap_or(0)
     }
 
     /// The `k` most probable tokens with `ln p`, descending, of equals the lower id first; all of
@@ -180,37 +246,4 @@ pub(super) fn best(scores: Vec<(TokenId, f64)>, k: usize) -> Vec<(TokenId, f64)>
     let ln_total = scores.iter().map(|s| (s.1 - peak).exp()).sum::<f64>().ln();
     let ln = |(id, score)| (id, (score - peak) - ln_total);
     largest(scores, k).into_iter().map(ln).collect()
-}
-
-/// Index of the first of the largest values; `None` if there is no value above minus infinity.
-///
-/// Two passes, so that the first is branch-free: the maximum lane by lane, then its first place.
-pub(super) fn first_max<T: Copy + PartialOrd + Lowest>(values: &[T]) -> Option<usize> {
-    const LANES: usize = 16;
-    let larger = |a: T, b: T| if b > a { b } else { a };
-    let mut best = [T::LOWEST; LANES];
-    let (chunks, rest) = values.as_chunks::<LANES>();
-    for chunk in chunks {
-        for (b, &x) in best.iter_mut().zip(chunk) {
-            *b = larger(*b, x);
-        }
-    }
-    let best = best
-        .iter()
-        .chain(rest)
-        .fold(T::LOWEST, |a, &b| larger(a, b));
-    (best > T::LOWEST).then(|| values.iter().position(|&x| x == best))?
-}
-
-/// Floats, for [`first_max`].
-pub(super) trait Lowest {
-    const LOWEST: Self;
-}
-
-impl Lowest for f32 {
-    const LOWEST: Self = Self::NEG_INFINITY;
-}
-
-impl Lowest for f64 {
-    const LOWEST: Self = Self::NEG_INFINITY;
 }

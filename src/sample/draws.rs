@@ -3,7 +3,6 @@
 use super::{
     dist::Dist,
     philox::{philox, split},
-    wide::may_reach,
 };
 use crate::{Node, TokenId};
 
@@ -212,8 +211,13 @@ impl Draws for Keyed {
     }
 
     /// Starts from the most probable token and computes the two logarithms of a `G` only where
-    /// `ceiling` leaves a chance: about two or three times a call, whatever the vocabulary.
+    /// `ceiling` leaves a chance: about two or three times a call, whatever the vocabulary. A whole row
+    /// is looked at side by side, and its scores need not be made probabilities.
     fn choose(&self, law: &Dist, at: Key) -> TokenId {
+        if let Some(row) = law.row() {
+            let noise = |id| self.gumbel(at, id);
+            return row.winner(counter(0, at.index, at.domain), self.seed, noise);
+        }
         let start = law.peak();
         let id = law.ids()[start];
         if law.len() == 1 {
@@ -221,18 +225,6 @@ impl Draws for Keyed {
         }
         let mut best = law.ln_p(id) + self.gumbel(at, id);
         let mut winner = id;
-        if let Some(first) = whole(law.ids()) {
-            // Nearly all of a vocabulary is ruled out side by side.
-            let counter = counter(first / 2, at.index, at.domain);
-            for place in may_reach(law.logarithms(), best, counter, self.seed) {
-                let (id, ln_p) = (law.ids()[place], law.logarithms()[place]);
-                let value = ln_p + self.gumbel(at, id);
-                if value > best || (value == best && id < winner) {
-                    (best, winner) = (value, id);
-                }
-            }
-            return winner;
-        }
         let (mut pair, mut words) = (u32::MAX, [0; 2]); // ids / 2 never reach u32::MAX
         for (id, ln_p) in law.iter() {
             if ln_p + HIGHEST < best {
@@ -279,14 +271,6 @@ impl Draws for Keyed {
 fn counter(first: u32, index: u64, domain: Domain) -> [u32; 4] {
     let (high, low) = split(index);
     [first, low, high, domain as u32]
-}
-
-/// The first of many ids without a gap, if it is even.
-fn whole(ids: &[TokenId]) -> Option<TokenId> {
-    const MANY: usize = 256;
-    let (first, last) = (*ids.first()?, *ids.last()?);
-    let gapless = (last - first) as usize == ids.len() - 1;
-    (ids.len() >= MANY && gapless && first.is_multiple_of(2)).then_some(first)
 }
 
 /// Above every `G` there is.

@@ -48,8 +48,10 @@
 //! asked for through [`Draws`]; [`Keyed`] is the production answer. See [`Key`] for what the keys are
 //! and why each part of them is needed.
 
+mod buffer;
 mod chain;
 mod choose;
+mod contest;
 mod counts;
 mod dist;
 mod draws;
@@ -60,6 +62,8 @@ mod misreading;
 mod params;
 mod philox;
 mod processor;
+mod row;
+mod score;
 mod seed;
 mod semantics;
 mod wide;

@@ -21,43 +21,63 @@ pub(super) fn philox(mut counter: [u32; 4], mut key: [u32; 2]) -> [u32; 4] {
             high0 ^ counter[3] ^ key[1],
             low0,
         ];
-        key = [key[0].wrapping_add(WEYL[0]), key[1].wrapping_add(WEYL[1])];
+        key = next(key);
     }
     counter
 }
 
-/// Blocks side by side: their counters, turned into their answers.
-#[derive(Clone, Debug)]
-pub(super) struct Blocks<const N: usize>([[u64; N]; 4]);
+/// The key of the next round.
+#[inline]
+fn next(key: [u32; 2]) -> [u32; 2] {
+    [key[0].wrapping_add(WEYL[0]), key[1].wrapping_add(WEYL[1])]
+}
 
-impl<const N: usize> Blocks<N> {
-    /// The blocks of `N` counters whose first words ascend from that of `counter`, under `key`.
-    #[inline(always)]
-    pub(super) fn new(counter: [u32; 4], mut key: [u32; 2]) -> Self {
-        let [mut a, mut b, mut c, mut d] = counter.map(|word| [u64::from(word); N]);
-        for (a, i) in a.iter_mut().zip(0..) {
-            *a = (*a + i) & LOW;
-        }
-        for _ in 0..ROUNDS {
-            let [first, second] = key.map(u64::from);
-            for i in 0..N {
-                let even = u64::from(MULTIPLIERS[0]) * (a[i] & LOW);
-                let odd = u64::from(MULTIPLIERS[1]) * (c[i] & LOW);
-                a[i] = (odd >> 32) ^ b[i] ^ first;
-                b[i] = odd & LOW;
-                c[i] = (even >> 32) ^ d[i] ^ second;
-                d[i] = even & LOW;
-            }
-            key = [key[0].wrapping_add(WEYL[0]), key[1].wrapping_add(WEYL[1])];
-        }
-        Self([a, b, c, d])
-    }
+/// The keys of the rounds, each word in 64 bits.
+pub(super) type Keys = [[u64; 2]; ROUNDS];
 
-    /// Word `word` of every block, in 64 bits.
-    #[inline(always)]
-    pub(super) fn word(&self, word: usize) -> &[u64; N] {
-        &self.0[word]
+/// The keys of the rounds that begin with `key`.
+pub(super) fn keys(mut key: [u32; 2]) -> Keys {
+    [(); ROUNDS].map(|()| {
+        let now = key.map(u64::from);
+        key = next(key);
+        now
+    })
+}
+
+/// Words 1 and 3 of `N` blocks side by side: block `i` has word 1 in the lower half of number `i` and
+/// word 3 in its upper half. The first words of the counters ascend from that of `counter`.
+///
+/// Only the low half of each 64 bits counts in a round, which is what a multiplication takes; the
+/// upper halves are left as they come.
+#[inline(always)]
+pub(super) fn odd_words<const N: usize>(counter: [u32; 4], keys: &Keys) -> [u64; N] {
+    let [first, second, third, fourth] = counter;
+    let mut a = [u64::from(first); N];
+    for (a, i) in a.iter_mut().zip(0..) {
+        *a += i;
     }
+    let mut b = [u64::from(second); N];
+    let mut c = [u64::from(third); N];
+    let mut d = [u64::from(fourth); N];
+    let [most @ .., _] = keys;
+    for [first, second] in most {
+        for i in 0..N {
+            let even = u64::from(MULTIPLIERS[0]) * (a[i] & LOW);
+            let odd = u64::from(MULTIPLIERS[1]) * (c[i] & LOW);
+            a[i] = (odd >> 32) ^ b[i] ^ first;
+            b[i] = odd;
+            c[i] = (even >> 32) ^ d[i] ^ second;
+            d[i] = even;
+        }
+    }
+    // The last round makes these two words of nothing but the products.
+    let mut words = [0; N];
+    for i in 0..N {
+        let one = u64::from(MULTIPLIERS[1]) * (c[i] & LOW);
+        let three = u64::from(MULTIPLIERS[0]) * (a[i] & LOW);
+        words[i] = (one & LOW) | three << 32;
+    }
+    words
 }
 
 /// The low half of 64 bits.
@@ -81,7 +101,7 @@ pub(super) fn split(x: u64) -> (u32, u32) {
 
 #[cfg(test)]
 mod tests {
-    use super::{Blocks, philox};
+    use super::{LOW, keys, odd_words, philox};
 
     /// The known answers published with the paper's reference implementation (Random123).
     #[test]
@@ -114,15 +134,17 @@ mod tests {
     }
 
     #[test]
-    fn blocks_side_by_side_are_the_same_blocks() {
+    fn words_side_by_side_are_those_of_the_blocks() {
         let (counter, key) = ([u32::MAX - 2, 7, u32::MAX, 9], [3, u32::MAX]);
-        let blocks = Blocks::<8>::new(counter, key);
-        for i in 0..8u32 {
+        let words = odd_words::<8>(counter, &keys(key));
+        for (i, word) in (0..).zip(words) {
             let [first, rest @ ..] = counter;
             let [a, b, c] = rest;
             let alone = philox([first.wrapping_add(i), a, b, c], key);
-            let here: [u64; 4] = std::array::from_fn(|word| blocks.word(word)[i as usize]);
-            assert_eq!(here, alone.map(u64::from));
+            assert_eq!(
+                [word & LOW, word >> 32],
+                [alone[1], alone[3]].map(u64::from)
+            );
         }
     }
 }

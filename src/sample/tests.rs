@@ -100,6 +100,27 @@ fn nothing(counts: &Counts) -> History<'_> {
     }
 }
 
+/// Rows of every kind: spread, with ties, equal, one far above the others, huge, tiny.
+fn any_row() -> impl Strategy<Value = Vec<f32>> {
+    let size = || prop_oneof![1usize..40, 200usize..2000];
+    let row = |each: BoxedStrategy<f32>| {
+        size().prop_flat_map(move |n| prop::collection::vec(each.clone(), n))
+    };
+    let one = (size(), any::<prop::sample::Index>(), 0f32..90.0).prop_map(|(n, at, height)| {
+        let mut row = vec![-10.0; n];
+        row[at.index(n)] += height;
+        row
+    });
+    prop_oneof![
+        row((-20f32..20.0).boxed()),
+        row((-3i8..3).prop_map(f32::from).boxed()),
+        row(prop_oneof![Just(0.0f32), Just(-0.0)].boxed()),
+        row(prop_oneof![Just(f32::MAX), Just(f32::MIN), -1e30f32..1e30].boxed()),
+        row((-1e-30f32..1e-30).boxed()),
+        one,
+    ]
+}
+
 proptest! {
     /// Skipping numbers by their upper bound changes no choice.
     #[test]
@@ -118,6 +139,72 @@ proptest! {
         let law = chain.law(&logits, &nothing(&Counts::new(&[]))).unwrap();
         let keyed = Keyed::new(seed);
         prop_assert_eq!(choose(&law, t, &keyed), choose(&law, t, &Plain(keyed)));
+    }
+
+    /// Whatever the row is like, whole or with holes, and whatever was done to it.
+    #[test]
+    fn any_row_has_the_choice_of_the_definition(
+        seed: u64,
+        t in 0..1u64 << 40,
+        logits in any_row(),
+        temperature in prop_oneof![Just(1.0), Just(2e-5), Just(100.0), 0.05..3.0],
+        masked in prop_oneof![Just(0), 1u32..7],
+        repetition_penalty in prop_oneof![Just(1.0), 0.5..2.0],
+        spare in 0..3usize,
+    ) {
+        let banned = (0..masked).map(|i| (i * i, f64::NEG_INFINITY));
+        let valid = logits.len().saturating_sub(spare).max(1);
+        let params = RawParams {
+            temperature,
+            repetition_penalty,
+            logit_bias: banned.filter(|(id, _)| (*id as usize) < valid).collect(),
+            ..RawParams::default()
+        };
+        let params = SamplingParams::new(params).unwrap();
+        let chain = Chain::new(params, logits.len(), valid, vec![]).unwrap();
+        let counts = Counts::new(&[0, 2, 3, 5, 500]);
+        let Ok(law) = chain.law(&logits, &nothing(&counts)) else {
+            prop_assert!(masked > 0);
+            return Ok(());
+        };
+        let keyed = Keyed::new(seed);
+        let chosen = choose(&law, t, &keyed);
+        prop_assert_eq!(chosen, choose(&law, t, &Plain(keyed)));
+        prop_assert!(law.ids().contains(&chosen) && (chosen as usize) < valid);
+        prop_assert!((law.iter().map(|(_, ln_p)| ln_p.exp()).sum::<f64>() - 1.0).abs() < 1e-9);
+    }
+
+    /// Filters of a vocabulary that is not tiny are those of a sort of it.
+    #[test]
+    fn filters_are_those_of_a_sort(
+        logits in any_row(),
+        temperature in 0.3..3.0,
+        top_k in prop_oneof![Just(0), 1usize..60, 1usize..3000],
+        top_p in prop_oneof![Just(1.0), 0.01..0.999],
+        min_p in prop_oneof![Just(0.0), 1e-9..0.9],
+    ) {
+        let n = logits.len();
+        let raw = RawParams { temperature, top_k, top_p, min_p, ..RawParams::default() };
+        let chain = Chain::new(SamplingParams::new(raw).unwrap(), n, n, vec![]).unwrap();
+        let law = chain.law(&logits, &nothing(&Counts::new(&[]))).unwrap();
+        let scores = logits.iter().map(|z| f64::from(*z) / temperature);
+        let mut left: Vec<(u32, f64)> = (0..).zip(scores).collect();
+        left.sort_by(|a, b| b.1.partial_cmp(&a.1).unwrap());
+        if top_k > 0 {
+            left.truncate(top_k);
+        }
+        let peak = left[0].1;
+        let mass = left.iter().map(|(_, z)| (z - peak).exp()).sum::<f64>();
+        let mut before = 0.0;
+        let sorted = left.iter().take_while(|(_, z)| {
+            let stays = top_p == 1.0 || before < top_p * mass;
+            before += (z - peak).exp();
+            stays
+        });
+        let kept = sorted.filter(|(_, z)| (z - peak).exp() >= min_p);
+        let mut ids: Vec<_> = kept.map(|(id, _)| *id).collect();
+        ids.sort_unstable();
+        prop_assert_eq!(law.ids(), &ids[..]);
     }
 
     /// The best few are a sort of all, with the logarithms of a softmax; the first is the choice.
@@ -183,6 +270,25 @@ proptest! {
         all.truncate(k);
         prop_assert_eq!(law.top(k), all);
         prop_assert_eq!(Some(law.argmax()), law.top(1).first().map(|x| x.0));
+    }
+}
+
+/// One value that is no number, anywhere in a row, wherever it would be in a register.
+#[test]
+fn no_row_with_an_infinity_or_nan_has_a_law() {
+    let params = RawParams {
+        temperature: 1.0,
+        ..RawParams::default()
+    };
+    let chain = Chain::new(SamplingParams::new(params).unwrap(), 203, 199, vec![]).unwrap();
+    let counts = Counts::new(&[]);
+    for bad in [f32::NAN, -f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
+        for at in 0..203 {
+            let mut logits = [1.0; 203];
+            logits[at] = bad;
+            let law = chain.law(&logits, &nothing(&counts));
+            assert_eq!(law, Err(Fault::NonFinite), "{bad} at {at}");
+        }
     }
 }
 

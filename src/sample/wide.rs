@@ -5,20 +5,20 @@
 #[cfg(target_arch = "x86_64")]
 use pulp::x86::{V3, V4};
 
-use super::philox::Blocks;
-
-/// Pairs of tokens that are looked at together.
-const PAIRS: usize = 128;
+use super::score::{Score, Scores};
 
 /// Values that are computed together.
-const BLOCK: usize = 2 * PAIRS;
+const BLOCK: usize = 256;
 
 /// Sums side by side.
 const LANES: usize = 16;
 
+/// Maxima side by side, and values that are looked at together.
+const SPAN: usize = 64;
+
 /// Runs `loops`, which are inlined, compiled for the best instruction set of this machine.
 #[inline]
-fn widest<R>(loops: impl FnOnce() -> R) -> R {
+pub(super) fn widest<R>(loops: impl FnOnce() -> R) -> R {
     #[cfg(target_arch = "x86_64")]
     {
         if let Some(avx512) = V4::try_new() {
@@ -31,15 +31,113 @@ fn widest<R>(loops: impl FnOnce() -> R) -> R {
     loops()
 }
 
-/// The sum of `e^(z - peak)`: value `i` is added to sum `i % 16`, then the sums in order.
-pub(super) fn sum_of_exponentials(z: &[f64], peak: f64) -> f64 {
+/// Index of the first of the largest values; `None` if there is none, or all are masked.
+pub(super) fn first_max<S: Score>(values: &[S]) -> Option<usize> {
+    survey(values).1
+}
+
+/// Whether all values are finite, and [`first_max`], which means nothing if one is NaN.
+///
+/// A pass without branches, at the speed of memory, and one that ends at the first of the largest.
+pub(super) fn survey<S: Score>(values: &[S]) -> (bool, Option<usize>) {
+    widest(
+        #[inline(always)]
+        || {
+            let (mut best, mut zero) = ([S::MASKED; SPAN], [S::ZERO; SPAN]);
+            let (chunks, rest) = values.as_chunks::<SPAN>();
+            for chunk in chunks {
+                for i in 0..SPAN {
+                    best[i] = larger(best[i], chunk[i]);
+                    // An infinity or NaN times zero is NaN, and stays.
+                    zero[i] = zero[i] + chunk[i] * S::ZERO;
+                }
+            }
+            let best = best
+                .iter()
+                .chain(rest)
+                .fold(S::MASKED, |a, b| larger(a, *b));
+            let zeros = zero
+                .iter()
+                .copied()
+                .chain(rest.iter().map(|x| *x * S::ZERO));
+            let finite = zeros.fold(true, |all, x| all & (x == S::ZERO));
+            if best == S::MASKED {
+                return (finite, None);
+            }
+            let holds = |chunk: &[S]| chunk.iter().fold(false, |any, x| any | (*x == best));
+            let place = values.chunks(SPAN).position(holds).and_then(|chunk| {
+                let place = values[chunk * SPAN..].iter().position(|x| *x == best)?;
+                Some(chunk * SPAN + place)
+            });
+            (finite, place)
+        },
+    )
+}
+
+#[inline(always)]
+fn larger<S: Score>(a: S, b: S) -> S {
+    if b > a { b } else { a }
+}
+
+/// A value that at least `k` of the values reach, and few more; masked if there are not `k`.
+///
+/// The values are dealt to groups, of whose maxima the `k` largest are `k` values.
+pub(super) fn reached_by<S: Score>(values: &[S], k: usize) -> S {
+    const GROUPS: usize = 1024;
+    if k == 0 || k > values.len() {
+        return S::MASKED;
+    }
+    let groups = k.saturating_mul(4).max(GROUPS).min(values.len());
+    let mut maxima = vec![S::MASKED; groups];
+    widest(
+        #[inline(always)]
+        || {
+            for chunk in values.chunks(groups) {
+                for (max, x) in maxima.iter_mut().zip(chunk) {
+                    *max = larger(*max, *x);
+                }
+            }
+        },
+    );
+    *maxima.select_nth_unstable_by(k - 1, |a, b| b.order(*a)).1
+}
+
+/// Places of the scores that are not masked and not further than `least` below the largest,
+/// ascending.
+pub(super) fn within<S: Score>(scores: Scores<'_, S>, least: f32) -> Vec<usize> {
+    let peak = scores.peak();
+    let mut places = Vec::new();
+    widest(
+        #[inline(always)]
+        || {
+            for (span, values) in scores.values.chunks(SPAN).enumerate() {
+                let mut inside = [false; SPAN];
+                for (inside, x) in inside.iter_mut().zip(values) {
+                    *inside = (*x > S::MASKED) & (x.above(peak) >= least);
+                }
+                if inside.iter().fold(false, |any, inside| any | inside) {
+                    let some = (0..values.len()).filter(|i| inside[*i]);
+                    places.extend(some.map(|i| span * SPAN + i));
+                }
+            }
+        },
+    );
+    places
+}
+
+/// The sum of `e^score`, scores seen from the largest: value `i` is added to sum `i % 16`, then the
+/// sums in order.
+pub(super) fn sum_of_exponentials<S: Score>(scores: Scores<'_, S>) -> f64 {
+    let peak = scores.over(scores.peak());
     widest(
         #[inline(always)]
         || {
             let mut sums = [0.0; LANES];
-            for z in z.chunks(BLOCK) {
+            for block in scores.values.chunks(BLOCK) {
                 let mut values = [0.0; BLOCK];
-                exponentials(z, peak, &mut values[..z.len()]);
+                for (value, z) in values.iter_mut().zip(block) {
+                    *value = exp(scores.over(*z) - peak);
+                }
                 for values in values.as_chunks::<LANES>().0 {
                     for (sum, value) in sums.iter_mut().zip(values) {
                         *sum += value;
@@ -49,69 +147,6 @@ pub(super) fn sum_of_exponentials(z: &[f64], peak: f64) -> f64 {
             sums.iter().sum()
         },
     )
-}
-
-/// Places of `ln_p` whose noise may lift them to `best` or above, ascending: all that do and few others.
-/// Place 0 is an even token id; the other two are Philox's counter and key for it and its neighbour.
-///
-/// `G <= -ln(1 - u)`, and the 31 leading bits of `1 - u` are a number `y` with `1 - u >= y / 2^31`. So
-/// what has `y / 2^31 > e^(ln p - best)` stays below `best`. The margin is far above the rounding.
-pub(super) fn may_reach(
-    ln_p: &[f64],
-    best: f64,
-    [first, second, third, fourth]: [u32; 4],
-    key: [u32; 2],
-) -> Vec<usize> {
-    const SCALE: f64 = 1.0 + 1e-9;
-    const MARGIN: f64 = 1e-9;
-    let mut reach = Vec::new();
-    widest(
-        #[inline(always)]
-        || {
-            for (block, ln_p) in ln_p.chunks(BLOCK).enumerate() {
-                let pairs = u32::try_from(block * PAIRS).expect("half of the ids of a vocabulary");
-                let counter = [first + pairs, second, third, fourth];
-                let mut least = [0.0; BLOCK];
-                exponentials(ln_p, best, &mut least[..ln_p.len()]);
-                let blocks = Blocks::<PAIRS>::new(counter, key);
-                let mut over = [0.0; BLOCK];
-                let words = blocks.word(1).iter().zip(blocks.word(3));
-                for (over, (even, odd)) in over.as_chunks_mut().0.iter_mut().zip(words) {
-                    *over = [leading(*even), leading(*odd)];
-                }
-                for (over, least) in over.iter_mut().zip(&least) {
-                    *over -= least * SCALE + MARGIN;
-                }
-                let mut lowest = [f64::INFINITY; LANES];
-                for over in over.as_chunks::<LANES>().0 {
-                    for (lowest, over) in lowest.iter_mut().zip(over) {
-                        *lowest = if *over < *lowest { *over } else { *lowest };
-                    }
-                }
-                if lowest.iter().any(|over| *over <= 0.0) {
-                    let places = (0..ln_p.len()).filter(|i| over[*i] <= 0.0);
-                    reach.extend(places.map(|i| block * BLOCK + i));
-                }
-            }
-        },
-    );
-    reach
-}
-
-/// The 31 leading bits of `1 - u` for the upper word of the bits behind `u`.
-#[inline(always)]
-fn leading(word: u64) -> f64 {
-    // The bits of a number in 1..2, less 1.
-    let y = (!word & 0xFFFF_FFFF) >> 1;
-    f64::from_bits(y << 21 | 1.0f64.to_bits()) - 1.0
-}
-
-/// `out = e^(z - less)`.
-#[inline(always)]
-fn exponentials(z: &[f64], less: f64, out: &mut [f64]) {
-    for (out, z) in out.iter_mut().zip(z) {
-        *out = exp(z - less);
-    }
 }
 
 /// `e^x` to about 2 units in the last place in plain arithmetic; 0 below -708, at most e^709.
@@ -171,38 +206,54 @@ mod tests {
     #[test]
     fn the_widest_registers_change_no_bit() {
         for count in [1, 15, 16, 255, 256, 257, 5000] {
-            let z: Vec<f64> = (0..count)
+            let values: Vec<f64> = (0..count)
                 .map(|i| f64::from(i * 7919 % 1000) / 40.0)
                 .collect();
+            let scores = Scores {
+                values: &values,
+                at: first_max(&values).expect("finite scores"),
+                temperature: 1.0,
+            };
             let mut sums = [0.0; LANES];
-            for (i, z) in z.iter().enumerate() {
-                sums[i % LANES] += exp(z - 25.0);
+            for (i, z) in values.iter().enumerate() {
+                sums[i % LANES] += exp(z - scores.peak());
             }
             let plain: f64 = sums.iter().sum();
-            assert_eq!(sum_of_exponentials(&z, 25.0).to_bits(), plain.to_bits());
+            assert_eq!(sum_of_exponentials(scores).to_bits(), plain.to_bits());
         }
     }
 
     #[test]
-    fn what_cannot_be_ruled_out_is_what_may_reach() {
-        let (counter, key) = ([6, 1, 2, 3], [4, 5]);
-        let ln_p: Vec<f64> = (0..1001).map(|i| -f64::from(i % 37)).collect();
-        for best in [-30.0, -3.0, 2.0] {
-            let found = may_reach(&ln_p, best, counter, key);
-            let bound = |i: usize| {
-                let [a, b, c] = [counter[1], counter[2], counter[3]];
-                let first = counter[0] + u32::try_from(i / 2).expect("few");
-                let words = crate::sample::philox::philox([first, a, b, c], key);
-                let y = f64::from(!words[1 + i % 2 * 2] >> 1) / f64::from(1u32 << 31);
-                ln_p[i] - y.ln()
+    fn maxima_and_places_are_those_of_plain_loops() {
+        for count in [1u16, 2, 63, 64, 65, 129, 1000, 1700] {
+            let masked = f32::NEG_INFINITY;
+            let value = |i| f32::from(i * 37 % 211);
+            let values: Vec<f32> = (0..count)
+                .map(|i| if i % 5 == 3 { masked } else { value(i) })
+                .collect();
+            let mut sorted = values.clone();
+            sorted.sort_by(|a, b| b.total_cmp(a));
+            let at = first_max(&values).expect("some are not masked");
+            let first = values.iter().position(|x| *x == sorted[0]);
+            assert_eq!(Some(at), first, "{count}");
+            for k in [1, 2, 40, 300, usize::from(count), 6000] {
+                let bound = reached_by(&values, k);
+                let exact = sorted.get(k - 1).copied().unwrap_or(masked);
+                assert!(bound <= exact, "{count} {k}");
+            }
+            let scores = Scores {
+                values: &values,
+                at,
+                temperature: 1.0,
             };
-            let must = (0..ln_p.len()).filter(|i| bound(*i) >= best);
-            assert!(must.clone().all(|i| found.contains(&i)), "{best}");
-            assert!(found.iter().all(|i| bound(*i) >= best - 1e-3), "{best}");
-            assert!(
-                found.is_sorted() && (best < 0.0 || found.len() < 500),
-                "{best}"
-            );
+            for least in [0.0, -50.0, masked] {
+                let inside = |i: &usize| values[*i] > masked && values[*i] - sorted[0] >= least;
+                let plain: Vec<_> = (0..values.len()).filter(inside).collect();
+                assert_eq!(within(scores, least), plain, "{count} {least}");
+            }
         }
+        assert_eq!(first_max::<f64>(&[]), None);
+        assert_eq!(first_max(&[f64::NEG_INFINITY; 70]), None);
+        assert_eq!(first_max(&[-0.0f32, 0.0]), Some(0));
     }
 }
