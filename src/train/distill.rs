@@ -3,7 +3,7 @@
 //! Prompts run in large batches: a prompt joins as soon as another's answer has ended. What is written
 //! depends on none of that. Each answer's draws are keyed by the seed, the prompt's place and the
 //! token's, the target's rows do not depend on each other
-//! ([`Target::row_invariant`](crate::model::Target::row_invariant)), and answers are written in the
+//! ([`Target::row_invariant`]), and answers are written in the
 //! order of prompts, so an answer that ended early waits for those before it. How far it may be ahead
 //! is bounded, and so is what a kill can lose.
 
