@@ -287,21 +287,21 @@ mod x86 {
             self.0.avx._mm256_cvtepi32_ps(wide)
         }
 
-        /// As the portable conversion, whose multiplication by 2^112 is exact.
+        /// As the portable conversion, whose multiplication by 2^112 is exact. What was an infinity or a
+        /// NaN is more than any other half then.
         #[inline(always)]
         fn half(self, half: __m128i) -> __m256 {
             let (avx, avx2) = (self.0.avx, self.0.avx2);
-            let h = avx2._mm256_cvtepu16_epi32(half);
-            let masked = avx2._mm256_and_si256(h, avx._mm256_set1_epi32(0x7fff));
-            let body = avx2._mm256_slli_epi32::<13>(masked);
+            let wide = avx2._mm256_slli_epi32::<13>(avx2._mm256_cvtepi16_epi32(half));
+            let body =
+                avx2._mm256_and_si256(wide, avx._mm256_set1_epi32(0x8fff_e000_u32.cast_signed()));
             let scale = avx._mm256_set1_ps(f32::from_bits((112 + 127) << 23));
-            let finite = avx._mm256_mul_ps(cast(body), scale);
-            let special = avx2._mm256_or_si256(body, avx._mm256_set1_epi32(0x7f80_0000));
-            let top = avx._mm256_set1_epi32(0x7c00);
-            let is_special = avx2._mm256_cmpeq_epi32(avx2._mm256_and_si256(h, top), top);
-            let value = avx._mm256_blendv_ps(finite, cast(special), cast(is_special));
-            let sign = avx2._mm256_and_si256(h, avx._mm256_set1_epi32(0x8000));
-            avx._mm256_or_ps(value, cast(avx2._mm256_slli_epi32::<16>(sign)))
+            let value = avx._mm256_mul_ps(cast(body), scale);
+            let size = avx2._mm256_and_si256(cast(value), avx._mm256_set1_epi32(0x7fff_ffff));
+            let most = avx._mm256_set1_epi32(0x477f_ffff);
+            let is_special = avx2._mm256_cmpgt_epi32(size, most);
+            let top = avx2._mm256_and_si256(is_special, avx._mm256_set1_epi32(0x7f80_0000));
+            avx._mm256_or_ps(value, cast(top))
         }
 
         #[inline(always)]
