@@ -42,7 +42,7 @@ macro_rules! float {
             const ROUNDED: bool = false;
 
             fn rows(isa: Isa) -> usize {
-                if isa.is_wide() { 8 } else { 3 }
+                if isa.is_wide() { 8 } else { 6 }
             }
 
             fn multiply<const R: usize>(isa: Isa, tile: Tile<'_, Self>) -> Sums<R> {
@@ -115,7 +115,8 @@ impl<F: Column, const R: usize> Kernel for Floats<'_, F, R> {
     }
 }
 
-/// Adds the products of some columns, added up by themselves.
+/// Adds the products of some columns, added up by themselves: of both halves together where there are
+/// registers for that.
 #[inline(always)]
 fn add_run<S: Lanes, F: Column, const R: usize>(
     simd: S,
@@ -124,23 +125,44 @@ fn add_run<S: Lanes, F: Column, const R: usize>(
     x: [&[f32]; R],
     ahead: &[Panel<F>],
 ) {
-    let columns = panel.len();
-    let x = cut(x, 0, columns);
-    let mut part = [[simd.splat(0.0); 2]; R];
-    for k in 0..columns {
-        if let Some(panel) = ahead.get(k) {
-            fetch_panel(panel, 0);
-        }
-        for h in 0..2 {
-            let w = panel[k][h].weights(simd);
-            for r in 0..R {
-                part[r][h] = simd.fma(w, simd.splat(x[r][k]), part[r][h]);
+    let run = Run { panel, x, ahead };
+    if S::WIDE || R <= 2 {
+        run.add::<S, 2>(simd, acc, 0);
+    } else {
+        run.add::<S, 1>(simd, acc, 0);
+        Run { ahead: &[], ..run }.add::<S, 1>(simd, acc, 1);
+    }
+}
+
+/// Some columns of a panel and of `R` rows.
+struct Run<'a, F, const R: usize> {
+    panel: &'a [Panel<F>],
+    x: [&'a [f32]; R],
+    ahead: &'a [Panel<F>],
+}
+
+impl<F: Column, const R: usize> Run<'_, F, R> {
+    /// Of `H` halves from `first`.
+    #[inline(always)]
+    fn add<S: Lanes, const H: usize>(&self, simd: S, acc: &mut [[S::Sixteen; 2]; R], first: usize) {
+        let columns = self.panel.len();
+        let x = cut(self.x, 0, columns);
+        let mut part = [[simd.splat(0.0); H]; R];
+        for k in 0..columns {
+            if let Some(panel) = self.ahead.get(k) {
+                fetch_panel(panel, 0);
+            }
+            for h in 0..H {
+                let w = self.panel[k][first + h].weights(simd);
+                for r in 0..R {
+                    part[r][h] = simd.fma(w, simd.splat(x[r][k]), part[r][h]);
+                }
             }
         }
-    }
-    for r in 0..R {
-        for h in 0..2 {
-            acc[r][h] = simd.plus(acc[r][h], part[r][h]);
+        for r in 0..R {
+            for h in 0..H {
+                acc[r][first + h] = simd.plus(acc[r][first + h], part[r][h]);
+            }
         }
     }
 }
