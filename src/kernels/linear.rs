@@ -4,11 +4,10 @@ use super::{
     Exec, Format,
     exec::share_out,
     panel::{
-        Bf16, F16, F32, HALF, Half, Inputs, PANEL, Pack, Panel, Q4K, Q6K, Q40, Q41, Q80, drive,
-        pack, value,
+        Bf16, F16, F32, HALF, Half, Inputs, PANEL, Pack, Panel, Q4K, Q6K, Q40, Q41, Q80, Rounded,
+        drive, pack, value,
     },
     simd::Isa,
-    sums::sums,
     unpack::unpack,
 };
 
@@ -189,11 +188,11 @@ impl Weight {
         if rows == 0 {
             return;
         }
-        let shifted = all.iter().any(|(weight, _)| weight.is_shifted());
-        let sums = if shifted { sums(x) } else { Vec::new() };
+        let quantised = all.iter().any(|(weight, _)| weight.is_quantised());
+        let rounded = quantised.then(|| Rounded::new(x)).unwrap_or_default();
         let inputs = Inputs {
             x,
-            sums: &sums,
+            rounded: &rounded,
             width,
         };
         let outputs: usize = all.iter().map(|(weight, _)| weight.outputs).sum();
@@ -203,9 +202,10 @@ impl Weight {
         share_out(threads, || left.next(), |tile| tile.compute(isa));
     }
 
-    fn is_shifted(&self) -> bool {
+    /// Whether activations are rounded for it.
+    pub(super) fn is_quantised(&self) -> bool {
         fn of<F: Half>(_: &[Panel<F>]) -> bool {
-            F::SHIFTED
+            F::ROUNDED
         }
         panels!(&self.data, panels => of(panels), (_bytes, _row) => false)
     }
@@ -276,7 +276,7 @@ impl Tile<'_> {
     }
 
     fn packed<F: Half>(&mut self, isa: Isa, panels: &[Panel<F>]) {
-        let blocks = self.inputs.width / (F::SUB * F::SUBS);
+        let blocks = self.inputs.width / F::COLUMNS;
         // What follows the task's panels is fetched ahead for whoever comes next.
         let panels = &panels[self.first * blocks..];
         drive(isa, panels, self.inputs, &mut self.y);

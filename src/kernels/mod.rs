@@ -17,7 +17,6 @@ mod panel;
 mod rope;
 mod simd;
 mod softmax;
-mod sums;
 mod unpack;
 mod unpack_k;
 

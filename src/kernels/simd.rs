@@ -1,8 +1,13 @@
 //! Choosing the instruction set at run time.
 
-/// Arithmetic on sixteen lanes of `f32`. Every instruction set gives the same bits.
+/// Arithmetic on sixteen lanes. Every instruction set gives the same bits.
 pub(super) trait Lanes: Copy {
+    /// `f32`.
     type Sixteen: Copy;
+    /// `i32`.
+    type Ints: Copy;
+    /// Two `i16` a lane.
+    type Pairs: Copy;
     /// Registers hold twice as many sums as with eight lanes a register.
     const WIDE: bool;
     fn splat(self, x: f32) -> Self::Sixteen;
@@ -14,8 +19,19 @@ pub(super) trait Lanes: Copy {
     fn plus(self, a: Self::Sixteen, b: Self::Sixteen) -> Self::Sixteen;
     fn signed(self, lanes: &[i8; 16]) -> Self::Sixteen;
     fn unsigned(self, lanes: &[u8; 16]) -> Self::Sixteen;
-    /// The low and the high nibbles, each less `BIAS`.
-    fn nibbles<const BIAS: i8>(self, lanes: &[u8; 16]) -> [Self::Sixteen; 2];
+    fn zero(self) -> Self::Ints;
+    /// The same two in every lane.
+    fn pair(self, pair: [i16; 2]) -> Self::Pairs;
+    /// The four bits from bit `AT` of every word.
+    fn nibbles<const AT: i32>(self, words: &[[u16; 2]; 16]) -> Self::Pairs;
+    /// The low byte of every word, with its sign.
+    fn low_bytes(self, words: &[[u16; 2]; 16]) -> Self::Pairs;
+    /// The high byte of every word, with its sign.
+    fn high_bytes(self, words: &[[u16; 2]; 16]) -> Self::Pairs;
+    /// Both products of each lane added to `c`. The sum must fit.
+    fn dot(self, a: Self::Pairs, b: Self::Pairs, c: Self::Ints) -> Self::Ints;
+    /// The nearest floats.
+    fn floats(self, ints: Self::Ints) -> Self::Sixteen;
     /// IEEE halves.
     fn halves(self, lanes: &[u16; 16]) -> Self::Sixteen;
     /// The upper halves of `f32`.
@@ -26,16 +42,6 @@ pub(super) trait Lanes: Copy {
     /// What [`quarter`](Self::quarter) gave folded in halves twice: lane `4 * i + j` is the sum of lanes
     /// `4 * i` to `4 * i + 3` of vector `j`.
     fn quarters(self, vectors: [Self::Sixteen; 4]) -> [f32; 16];
-    /// The sum of each vector's lanes, folded in halves.
-    #[inline(always)]
-    fn folded(self, v: [Self::Sixteen; 16]) -> [f32; 16] {
-        self.quarters([
-            self.quarter([v[0], v[4], v[8], v[12]]),
-            self.quarter([v[1], v[5], v[9], v[13]]),
-            self.quarter([v[2], v[6], v[10], v[14]]),
-            self.quarter([v[3], v[7], v[11], v[15]]),
-        ])
-    }
     /// The sum of a vector's lanes, folded in halves.
     #[inline(always)]
     fn sum(self, vector: Self::Sixteen) -> f32 {
@@ -130,6 +136,8 @@ fn each<const N: usize>(f: impl Fn(usize) -> f32) -> [f32; N] {
 
 impl Lanes for Portable {
     type Sixteen = [f32; 16];
+    type Ints = [i32; 16];
+    type Pairs = [[i16; 2]; 16];
     const WIDE: bool = false;
 
     #[inline(always)]
@@ -173,11 +181,43 @@ impl Lanes for Portable {
     }
 
     #[inline(always)]
-    fn nibbles<const BIAS: i8>(self, lanes: &[u8; 16]) -> [[f32; 16]; 2] {
-        [
-            each(|i| f32::from((lanes[i] & 15).cast_signed() - BIAS)),
-            each(|i| f32::from((lanes[i] >> 4).cast_signed() - BIAS)),
-        ]
+    fn zero(self) -> [i32; 16] {
+        [0; 16]
+    }
+
+    #[inline(always)]
+    fn pair(self, pair: [i16; 2]) -> [[i16; 2]; 16] {
+        [pair; 16]
+    }
+
+    #[inline(always)]
+    fn nibbles<const AT: i32>(self, words: &[[u16; 2]; 16]) -> [[i16; 2]; 16] {
+        words.map(|pair| pair.map(|word| (word >> AT & 15).cast_signed()))
+    }
+
+    #[inline(always)]
+    fn low_bytes(self, words: &[[u16; 2]; 16]) -> [[i16; 2]; 16] {
+        words.map(|pair| pair.map(|word| word.cast_signed() << 8 >> 8))
+    }
+
+    #[inline(always)]
+    fn high_bytes(self, words: &[[u16; 2]; 16]) -> [[i16; 2]; 16] {
+        words.map(|pair| pair.map(|word| word.cast_signed() >> 8))
+    }
+
+    #[inline(always)]
+    fn dot(self, a: [[i16; 2]; 16], b: [[i16; 2]; 16], c: [i32; 16]) -> [i32; 16] {
+        std::array::from_fn(|i| {
+            let [first, second] = [0, 1].map(|j| i32::from(a[i][j]) * i32::from(b[i][j]));
+            c[i] + first + second
+        })
+    }
+
+    #[inline(always)]
+    fn floats(self, ints: [i32; 16]) -> [f32; 16] {
+        #[expect(clippy::cast_precision_loss, reason = "rounded to the nearest")]
+        let floats = ints.map(|int| int as f32);
+        floats
     }
 
     #[inline(always)]
@@ -209,7 +249,7 @@ impl Lanes for Portable {
 
 #[cfg(target_arch = "x86_64")]
 mod x86 {
-    use std::arch::x86_64::{__m128i, __m256, __m256i, __m512};
+    use std::arch::x86_64::{__m128i, __m256, __m256i, __m512, __m512i};
 
     use pulp::{
         cast,
@@ -247,21 +287,21 @@ mod x86 {
             self.0.avx._mm256_cvtepi32_ps(wide)
         }
 
-        /// As the portable conversion, whose multiplication by 2^112 is exact.
+        /// As the portable conversion, whose multiplication by 2^112 is exact. What was an infinity or a
+        /// NaN is more than any other half then.
         #[inline(always)]
         fn half(self, half: __m128i) -> __m256 {
             let (avx, avx2) = (self.0.avx, self.0.avx2);
-            let h = avx2._mm256_cvtepu16_epi32(half);
-            let masked = avx2._mm256_and_si256(h, avx._mm256_set1_epi32(0x7fff));
-            let body = avx2._mm256_slli_epi32::<13>(masked);
+            let wide = avx2._mm256_slli_epi32::<13>(avx2._mm256_cvtepi16_epi32(half));
+            let body =
+                avx2._mm256_and_si256(wide, avx._mm256_set1_epi32(0x8fff_e000_u32.cast_signed()));
             let scale = avx._mm256_set1_ps(f32::from_bits((112 + 127) << 23));
-            let finite = avx._mm256_mul_ps(cast(body), scale);
-            let special = avx2._mm256_or_si256(body, avx._mm256_set1_epi32(0x7f80_0000));
-            let top = avx._mm256_set1_epi32(0x7c00);
-            let is_special = avx2._mm256_cmpeq_epi32(avx2._mm256_and_si256(h, top), top);
-            let value = avx._mm256_blendv_ps(finite, cast(special), cast(is_special));
-            let sign = avx2._mm256_and_si256(h, avx._mm256_set1_epi32(0x8000));
-            avx._mm256_or_ps(value, cast(avx2._mm256_slli_epi32::<16>(sign)))
+            let value = avx._mm256_mul_ps(cast(body), scale);
+            let size = avx2._mm256_and_si256(cast(value), avx._mm256_set1_epi32(0x7fff_ffff));
+            let most = avx._mm256_set1_epi32(0x477f_ffff);
+            let is_special = avx2._mm256_cmpgt_epi32(size, most);
+            let top = avx2._mm256_and_si256(is_special, avx._mm256_set1_epi32(0x7f80_0000));
+            avx._mm256_or_ps(value, cast(top))
         }
 
         #[inline(always)]
@@ -304,6 +344,8 @@ mod x86 {
 
     impl Lanes for Avx2 {
         type Sixteen = [__m256; 2];
+        type Ints = [__m256i; 2];
+        type Pairs = [__m256i; 2];
         const WIDE: bool = false;
 
         #[inline(always)]
@@ -356,18 +398,61 @@ mod x86 {
         }
 
         #[inline(always)]
-        fn nibbles<const BIAS: i8>(self, lanes: &[u8; 16]) -> [[__m256; 2]; 2] {
-            let sse2 = self.0.sse2;
-            let (bytes, mask) = (cast(*lanes), sse2._mm_set1_epi8(15));
-            let low = sse2._mm_and_si128(bytes, mask);
-            let high = sse2._mm_and_si128(sse2._mm_srli_epi16::<4>(bytes), mask);
-            if BIAS == 0 {
-                return [self.unsigned(&cast(low)), self.unsigned(&cast(high))];
-            }
-            let bias = sse2._mm_set1_epi8(BIAS);
+        fn zero(self) -> [__m256i; 2] {
+            [self.0.avx._mm256_setzero_si256(); 2]
+        }
+
+        #[inline(always)]
+        fn pair(self, pair: [i16; 2]) -> [__m256i; 2] {
+            [self.0.avx._mm256_set1_epi32(cast(pair)); 2]
+        }
+
+        #[inline(always)]
+        fn nibbles<const AT: i32>(self, words: &[[u16; 2]; 16]) -> [__m256i; 2] {
+            let (avx, avx2) = (self.0.avx, self.0.avx2);
+            let mask = avx._mm256_set1_epi16(15);
+            let [a, b]: [__m256i; 2] = cast(*words);
             [
-                self.signed(&cast(sse2._mm_sub_epi8(low, bias))),
-                self.signed(&cast(sse2._mm_sub_epi8(high, bias))),
+                avx2._mm256_and_si256(avx2._mm256_srli_epi16::<AT>(a), mask),
+                avx2._mm256_and_si256(avx2._mm256_srli_epi16::<AT>(b), mask),
+            ]
+        }
+
+        #[inline(always)]
+        fn low_bytes(self, words: &[[u16; 2]; 16]) -> [__m256i; 2] {
+            let avx2 = self.0.avx2;
+            let [a, b]: [__m256i; 2] = cast(*words);
+            [
+                avx2._mm256_srai_epi16::<8>(avx2._mm256_slli_epi16::<8>(a)),
+                avx2._mm256_srai_epi16::<8>(avx2._mm256_slli_epi16::<8>(b)),
+            ]
+        }
+
+        #[inline(always)]
+        fn high_bytes(self, words: &[[u16; 2]; 16]) -> [__m256i; 2] {
+            let avx2 = self.0.avx2;
+            let [a, b]: [__m256i; 2] = cast(*words);
+            [
+                avx2._mm256_srai_epi16::<8>(a),
+                avx2._mm256_srai_epi16::<8>(b),
+            ]
+        }
+
+        #[inline(always)]
+        fn dot(self, a: [__m256i; 2], b: [__m256i; 2], c: [__m256i; 2]) -> [__m256i; 2] {
+            let avx2 = self.0.avx2;
+            [
+                avx2._mm256_add_epi32(c[0], avx2._mm256_madd_epi16(a[0], b[0])),
+                avx2._mm256_add_epi32(c[1], avx2._mm256_madd_epi16(a[1], b[1])),
+            ]
+        }
+
+        #[inline(always)]
+        fn floats(self, ints: [__m256i; 2]) -> [__m256; 2] {
+            let avx = self.0.avx;
+            [
+                avx._mm256_cvtepi32_ps(ints[0]),
+                avx._mm256_cvtepi32_ps(ints[1]),
             ]
         }
 
@@ -450,19 +535,10 @@ mod x86 {
         }
     }
 
-    /// 0 to 15, each less a bias.
-    const fn table(bias: i8) -> [f32; 16] {
-        let mut all = [0.0; 16];
-        let mut i = 0;
-        while i < 16 {
-            all[i as usize] = (i - bias) as f32;
-            i += 1;
-        }
-        all
-    }
-
     impl Lanes for Avx512 {
         type Sixteen = __m512;
+        type Ints = __m512i;
+        type Pairs = __m512i;
         const WIDE: bool = true;
 
         #[inline(always)]
@@ -508,16 +584,43 @@ mod x86 {
         }
 
         #[inline(always)]
-        fn nibbles<const BIAS: i8>(self, lanes: &[u8; 16]) -> [__m512; 2] {
-            let f = self.0.avx512f;
-            // Only the low four bits of an index count.
-            let table: __m512 = cast(const { table(BIAS) });
-            let low = f._mm512_cvtepu8_epi32(cast(*lanes));
-            let high = f._mm512_srli_epi32::<4>(low);
-            [
-                f._mm512_permutexvar_ps(low, table),
-                f._mm512_permutexvar_ps(high, table),
-            ]
+        fn zero(self) -> __m512i {
+            self.0.avx512f._mm512_setzero_si512()
+        }
+
+        #[inline(always)]
+        fn pair(self, pair: [i16; 2]) -> __m512i {
+            self.0.avx512f._mm512_set1_epi32(cast(pair))
+        }
+
+        #[inline(always)]
+        fn nibbles<const AT: i32>(self, words: &[[u16; 2]; 16]) -> __m512i {
+            let (f, bw) = (self.0.avx512f, self.0.avx512bw);
+            let at = self.0.sse2._mm_cvtsi32_si128(AT);
+            let shifted = bw._mm512_srl_epi16(cast(*words), at);
+            f._mm512_and_si512(shifted, f._mm512_set1_epi16(15))
+        }
+
+        #[inline(always)]
+        fn low_bytes(self, words: &[[u16; 2]; 16]) -> __m512i {
+            let bw = self.0.avx512bw;
+            bw._mm512_srai_epi16::<8>(bw._mm512_slli_epi16::<8>(cast(*words)))
+        }
+
+        #[inline(always)]
+        fn high_bytes(self, words: &[[u16; 2]; 16]) -> __m512i {
+            self.0.avx512bw._mm512_srai_epi16::<8>(cast(*words))
+        }
+
+        #[inline(always)]
+        fn dot(self, a: __m512i, b: __m512i, c: __m512i) -> __m512i {
+            let products = self.0.avx512bw._mm512_madd_epi16(a, b);
+            self.0.avx512f._mm512_add_epi32(c, products)
+        }
+
+        #[inline(always)]
+        fn floats(self, ints: __m512i) -> __m512 {
+            self.0.avx512f._mm512_cvtepi32_ps(ints)
         }
 
         #[inline(always)]

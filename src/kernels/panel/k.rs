@@ -1,9 +1,16 @@
 //! The "k" formats of 4 and 6 bits: 256 columns with scales of scales.
 
-use super::{HALF, Half, fetch};
-use crate::kernels::simd::Lanes;
+use super::{
+    HALF, Half,
+    drive::{Sums, Tile},
+    fetch,
+    ints::{self, Quantised, Words, half},
+    q4::{self, Nibbles},
+    q8,
+};
+use crate::kernels::simd::{Isa, Lanes};
 
-/// `Q4_K`: eight subs of 32 columns, column `j` in low nibbles, `j + 16` in high ones.
+/// `Q4_K`: eight subs of 32 columns.
 #[derive(Clone, Copy, Debug)]
 #[repr(align(64))]
 pub(in crate::kernels) struct Q4K {
@@ -12,7 +19,7 @@ pub(in crate::kernels) struct Q4K {
     pub(super) min: [u16; HALF],
     pub(super) scales: [[u8; HALF]; 8],
     pub(super) mins: [[u8; HALF]; 8],
-    pub(super) q: [[[u8; HALF]; 16]; 8],
+    pub(super) q: [Nibbles; 8],
 }
 
 /// `Q6_K`: sixteen subs of 16 columns. A value takes a whole byte: 8.6 bits a weight in place of 6.6, and
@@ -22,18 +29,33 @@ pub(in crate::kernels) struct Q4K {
 pub(in crate::kernels) struct Q6K {
     pub(super) d: [u16; HALF],
     pub(super) scales: [[i8; HALF]; 16],
-    pub(super) q: [[[i8; HALF]; 16]; 16],
+    pub(super) q: [[Words; 4]; 16],
 }
 
-impl Half for Q4K {
+half!(Q4K, 256, |self, sub| {
+    if sub == 0 {
+        fetch(&self.d);
+        fetch(self.scales.as_flattened());
+        fetch(self.mins.as_flattened());
+    }
+    fetch(self.q[sub].as_flattened());
+});
+
+half!(Q6K, 256, |self, sub| {
+    if sub == 0 {
+        fetch(&self.d);
+        fetch(self.scales.as_flattened());
+    }
+    fetch(self.q[sub].as_flattened());
+});
+
+impl Quantised for Q4K {
     const SUB: usize = 32;
-    const SUBS: usize = 8;
     const SHIFTED: bool = true;
-    const PAIRS: bool = true;
 
     #[inline(always)]
-    fn weights<S: Lanes>(&self, simd: S, sub: usize, j: usize) -> [S::Sixteen; 2] {
-        simd.nibbles::<0>(&self.q[sub][j])
+    fn pairs<S: Lanes, const N: usize>(&self, simd: S, sub: usize, group: usize) -> S::Pairs {
+        q4::pairs::<S, N>(simd, &self.q[sub], group)
     }
 
     #[inline(always)]
@@ -45,39 +67,18 @@ impl Half for Q4K {
     fn shift<S: Lanes>(&self, simd: S, sub: usize) -> S::Sixteen {
         simd.product(simd.halves(&self.min), simd.unsigned(&self.mins[sub]))
     }
-
-    #[inline(always)]
-    fn fetch(&self, sub: usize) {
-        if sub == 0 {
-            fetch(&self.d);
-            fetch(self.scales.as_flattened());
-            fetch(self.mins.as_flattened());
-        }
-        fetch(self.q[sub].as_flattened());
-    }
 }
 
-impl Half for Q6K {
+impl Quantised for Q6K {
     const SUB: usize = 16;
-    const SUBS: usize = 16;
 
     #[inline(always)]
-    fn weights<S: Lanes>(&self, simd: S, sub: usize, j: usize) -> [S::Sixteen; 2] {
-        let weights = simd.signed(&self.q[sub][j]);
-        [weights, weights]
+    fn pairs<S: Lanes, const N: usize>(&self, simd: S, sub: usize, group: usize) -> S::Pairs {
+        q8::pairs::<S, N>(simd, &self.q[sub], group)
     }
 
     #[inline(always)]
     fn scale<S: Lanes>(&self, simd: S, sub: usize) -> S::Sixteen {
         simd.product(simd.halves(&self.d), simd.signed(&self.scales[sub]))
-    }
-
-    #[inline(always)]
-    fn fetch(&self, sub: usize) {
-        if sub == 0 {
-            fetch(&self.d);
-            fetch(self.scales.as_flattened());
-        }
-        fetch(self.q[sub].as_flattened());
     }
 }

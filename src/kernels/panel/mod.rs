@@ -1,19 +1,23 @@
 //! Weights packed thirty-two outputs wide.
 //!
 //! A panel holds thirty-two outputs, side by side for each column of the width, so that a register has
-//! one weight of each of sixteen and a column of a row's activations is one number for all: a weight is
-//! loaded and unpacked once for all rows of a tile, and no sum is ever folded across lanes. Two
-//! registers' worth lie next to each other, so that a tile, and a task after it, read memory in one
-//! stream. Each output's sum runs over the width, some values at a time that are added up by themselves
-//! first; how many rows and panels share a tile changes which sums are in registers together, never
-//! their order.
+//! a weight (or two) of each of many and a column of a row's activations is one number for all: a weight
+//! is loaded and unpacked once for all rows of a tile, and no sum is ever folded across lanes. Two
+//! halves lie next to each other, so that a tile, and a task after it, read memory in one stream. Each
+//! output's sum runs over the width, some values at a time that are added up by themselves first; how
+//! many rows and panels share a tile changes which sums are in registers together, never their order.
+//!
+//! Float weights are multiplied with activations as they are ([`floats`]), quantised ones, which are
+//! integers with scales, with activations rounded to sixteen bits ([`ints`]).
 
 mod drive;
 mod floats;
+mod ints;
 mod k;
 mod pack;
 mod q4;
 mod q8;
+mod rounded;
 
 pub(super) use drive::{Inputs, drive};
 pub(super) use floats::{Bf16, F16, F32};
@@ -21,12 +25,14 @@ pub(super) use k::{Q4K, Q6K};
 pub(super) use pack::{Pack, pack, value};
 pub(super) use q4::{Q40, Q41};
 pub(super) use q8::Q80;
+pub(super) use rounded::Rounded;
 
 use prefetch_index::prefetch_index;
 
-use super::simd::Lanes;
+use super::simd::Isa;
+use drive::{Sums, Tile};
 
-/// Outputs of half a panel: as many as a register holds.
+/// Outputs of half a panel.
 pub(super) const HALF: usize = 16;
 
 /// Outputs of a panel.
@@ -35,30 +41,18 @@ pub(super) const PANEL: usize = 2 * HALF;
 /// Some columns of a panel.
 pub(super) type Panel<F> = [F; 2];
 
-/// Some columns of half a panel: `SUBS` times `SUB` values of each output, each sub with its own scale.
-pub(super) trait Half: Sync {
-    /// Values that share a scale; 1 for floats, which have none.
-    const SUB: usize;
-    /// Subs of a block.
-    const SUBS: usize = 1;
-    /// Whether values have scales.
-    const SCALED: bool = true;
-    /// Whether a sub's values have a common summand, too.
-    const SHIFTED: bool = false;
-    /// Weights that [`Half::weights`] gives at a time: 1, or 2 that lie half a sub apart.
-    const PAIRS: bool = false;
+/// A block of columns of half a panel.
+pub(super) trait Half: Sized + Sync {
+    /// Its columns.
+    const COLUMNS: usize;
+    /// Whether activations are rounded for it.
+    const ROUNDED: bool;
 
-    /// Values `j`, and `j + SUB / 2` for pairs (else anything), of sub `sub`.
-    fn weights<S: Lanes>(&self, simd: S, sub: usize, j: usize) -> [S::Sixteen; 2];
+    /// Rows of a tile, as many as registers have room for.
+    fn rows(isa: Isa) -> usize;
 
-    /// The scale of sub `sub`.
-    fn scale<S: Lanes>(&self, simd: S, sub: usize) -> S::Sixteen;
-
-    /// The summand of sub `sub`, where values have one.
-    #[inline(always)]
-    fn shift<S: Lanes>(&self, simd: S, _sub: usize) -> S::Sixteen {
-        simd.splat(0.0)
-    }
+    /// `R` rows times a panel.
+    fn multiply<const R: usize>(isa: Isa, tile: Tile<'_, Self>) -> Sums<R>;
 
     /// Asks memory for sub `sub`.
     fn fetch(&self, sub: usize);

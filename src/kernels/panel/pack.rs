@@ -1,6 +1,8 @@
 //! From rows of GGML blocks to panels, and back.
 
-use super::{Bf16, F16, F32, HALF, Half, PANEL, Panel, Q4K, Q6K, Q40, Q41, Q80};
+use super::{
+    Bf16, F16, F32, HALF, Half, PANEL, Panel, Q4K, Q6K, Q40, Q41, Q80, ints::Words, q4::Nibbles,
+};
 use crate::kernels::{
     unpack::half,
     unpack_k::{scale_min_bits, six},
@@ -38,7 +40,7 @@ pub(in crate::kernels) fn pack<F: Pack>(bytes: &[u8], outputs: usize) -> Vec<Pan
 
 /// The row of `output`.
 pub(in crate::kernels) fn value<F: Pack>(panels: &[Panel<F>], output: usize, out: &mut [f32]) {
-    let columns = F::SUB * F::SUBS;
+    let columns = F::COLUMNS;
     let blocks = out.len() / columns;
     let panel = &panels[output / PANEL * blocks..][..blocks];
     let (half, lane) = (output % PANEL / HALF, output % HALF);
@@ -89,21 +91,21 @@ impl Pack for Bf16 {
 impl Pack for Q80 {
     const EMPTY: Self = Self {
         d: [0; HALF],
-        q: [[0; HALF]; 32],
+        q: [[[0; 2]; HALF]; 8],
     };
     const BYTES: usize = 34;
 
     fn set(&mut self, lane: usize, block: &[u8]) {
         self.d[lane] = word(block);
-        for (q, byte) in self.q.iter_mut().zip(&block[2..]) {
-            q[lane] = byte.cast_signed();
+        for (column, byte) in block[2..].iter().enumerate() {
+            put_byte(&mut self.q, lane, column, *byte);
         }
     }
 
     fn get(&self, lane: usize, out: &mut [f32]) {
         let d = float(self.d[lane]);
-        for (o, q) in out.iter_mut().zip(&self.q) {
-            *o = f32::from(q[lane]) * d;
+        for (column, o) in out.iter_mut().enumerate() {
+            *o = f32::from(byte(&self.q, lane, column)) * d;
         }
     }
 }
@@ -111,21 +113,22 @@ impl Pack for Q80 {
 impl Pack for Q40 {
     const EMPTY: Self = Self {
         d: [0; HALF],
-        q: [[0; HALF]; 16],
+        q: [[[0; 2]; HALF]; 4],
     };
     const BYTES: usize = 18;
 
     fn set(&mut self, lane: usize, block: &[u8]) {
         self.d[lane] = word(block);
-        for (q, byte) in self.q.iter_mut().zip(&block[2..]) {
-            q[lane] = *byte;
+        for (column, byte) in block[2..].iter().enumerate() {
+            put_nibble(&mut self.q, lane, column, byte & 15);
+            put_nibble(&mut self.q, lane, column + 16, byte >> 4);
         }
     }
 
     fn get(&self, lane: usize, out: &mut [f32]) {
         let d = float(self.d[lane]);
-        for (o, q) in out.iter_mut().zip(nibbles(&self.q, lane)) {
-            *o = f32::from(i16::from(q) - 8) * d;
+        for (column, o) in out.iter_mut().enumerate() {
+            *o = (f32::from(nibble(&self.q, lane, column)) - 8.0) * d;
         }
     }
 }
@@ -134,22 +137,23 @@ impl Pack for Q41 {
     const EMPTY: Self = Self {
         d: [0; HALF],
         m: [0; HALF],
-        q: [[0; HALF]; 16],
+        q: [[[0; 2]; HALF]; 4],
     };
     const BYTES: usize = 20;
 
     fn set(&mut self, lane: usize, block: &[u8]) {
         self.d[lane] = word(block);
         self.m[lane] = word(&block[2..]);
-        for (q, byte) in self.q.iter_mut().zip(&block[4..]) {
-            q[lane] = *byte;
+        for (column, byte) in block[4..].iter().enumerate() {
+            put_nibble(&mut self.q, lane, column, byte & 15);
+            put_nibble(&mut self.q, lane, column + 16, byte >> 4);
         }
     }
 
     fn get(&self, lane: usize, out: &mut [f32]) {
         let (d, m) = (float(self.d[lane]), float(self.m[lane]));
-        for (o, q) in out.iter_mut().zip(nibbles(&self.q, lane)) {
-            *o = f32::from(q) * d + m;
+        for (column, o) in out.iter_mut().enumerate() {
+            *o = f32::from(nibble(&self.q, lane, column)) * d + m;
         }
     }
 }
@@ -160,7 +164,7 @@ impl Pack for Q4K {
         min: [0; HALF],
         scales: [[0; HALF]; 8],
         mins: [[0; HALF]; 8],
-        q: [[[0; HALF]; 16]; 8],
+        q: [[[[0; 2]; HALF]; 4]; 8],
     };
     const BYTES: usize = 144;
 
@@ -173,9 +177,8 @@ impl Pack for Q4K {
             self.scales[sub][lane] = scale;
             self.mins[sub][lane] = min;
             let bytes = &values[sub / 2 * 32..][..32];
-            let nibble = |byte: u8| byte >> (sub % 2 * 4) & 15;
-            for (j, q) in q.iter_mut().enumerate() {
-                q[lane] = nibble(bytes[j]) | nibble(bytes[j + 16]) << 4;
+            for (column, byte) in bytes.iter().enumerate() {
+                put_nibble(q, lane, column, byte >> (sub % 2 * 4) & 15);
             }
         }
     }
@@ -184,8 +187,8 @@ impl Pack for Q4K {
         for (sub, out) in out.chunks_exact_mut(32).enumerate() {
             let scale = float(self.d[lane]) * f32::from(self.scales[sub][lane]);
             let shift = float(self.min[lane]) * f32::from(self.mins[sub][lane]);
-            for (o, q) in out.iter_mut().zip(nibbles(&self.q[sub], lane)) {
-                *o = scale * f32::from(q) + shift;
+            for (column, o) in out.iter_mut().enumerate() {
+                *o = scale * f32::from(nibble(&self.q[sub], lane, column)) + shift;
             }
         }
     }
@@ -195,7 +198,7 @@ impl Pack for Q6K {
     const EMPTY: Self = Self {
         d: [0; HALF],
         scales: [[0; HALF]; 16],
-        q: [[[0; HALF]; 16]; 16],
+        q: [[[[0; 2]; HALF]; 4]; 16],
     };
     const BYTES: usize = 210;
 
@@ -203,8 +206,9 @@ impl Pack for Q6K {
         self.d[lane] = word(&block[208..]);
         for (sub, q) in self.q.iter_mut().enumerate() {
             self.scales[sub][lane] = block[192 + sub].cast_signed();
-            for (j, q) in q.iter_mut().enumerate() {
-                q[lane] = six(block, sub, j);
+            for column in 0..16 {
+                let six = six(block, sub, column);
+                put_byte(q, lane, column, six.cast_unsigned());
             }
         }
     }
@@ -212,8 +216,8 @@ impl Pack for Q6K {
     fn get(&self, lane: usize, out: &mut [f32]) {
         for (sub, out) in out.chunks_exact_mut(16).enumerate() {
             let scale = float(self.d[lane]) * f32::from(self.scales[sub][lane]);
-            for (o, q) in out.iter_mut().zip(&self.q[sub]) {
-                *o = scale * f32::from(q[lane]);
+            for (column, o) in out.iter_mut().enumerate() {
+                *o = scale * f32::from(byte(&self.q[sub], lane, column));
             }
         }
     }
@@ -227,8 +231,20 @@ fn float(half_bits: u16) -> f32 {
     half(half_bits.to_le_bytes())
 }
 
-/// The low nibbles of `lane`, then the high ones.
-fn nibbles(q: &[[u8; HALF]; 16], lane: usize) -> impl Iterator<Item = u8> {
-    let low = q.iter().map(move |q| q[lane] & 15);
-    low.chain(q.iter().map(move |q| q[lane] >> 4))
+/// Sets a nibble, which was zero.
+fn put_nibble(q: &mut Nibbles, lane: usize, column: usize, value: u8) {
+    q[column / 8][lane][column % 2] |= u16::from(value) << (column % 8 / 2 * 4);
+}
+
+fn nibble(q: &Nibbles, lane: usize, column: usize) -> u16 {
+    q[column / 8][lane][column % 2] >> (column % 8 / 2 * 4) & 15
+}
+
+/// Sets a byte, which was zero.
+fn put_byte(q: &mut [Words], lane: usize, column: usize, value: u8) {
+    q[column / 4][lane][column % 2] |= u16::from(value) << (column % 4 / 2 * 8);
+}
+
+fn byte(q: &[Words], lane: usize, column: usize) -> i8 {
+    q[column / 4][lane][column % 2].to_le_bytes()[column % 4 / 2].cast_signed()
 }

@@ -152,7 +152,7 @@ fn chunks_trees_and_batches_are_the_slice_decoders(device: &Device) {
 }
 
 /// Floats as stored and quantised matrices unpacked. On a GPU products of 16-bit matrices round
-/// their inputs to 8 (bf16) or 11 bits.
+/// their inputs to 8 (bf16) or 11 bits; the slice decoder's of quantised ones to 16, with a scale.
 fn stored_types_are_the_slice_decoders(device: &Device) {
     let two = Fixture { layers: 2, ..tt() };
     let of = |dtype| Fixture {
@@ -178,7 +178,7 @@ fn stored_types_are_the_slice_decoders(device: &Device) {
         let (tensors, slices) = pair_at(&path, device);
         let worst = compare(&program(&tensors), &program(&slices));
         assert!(
-            worst.logits < TOLERANCE && worst.taps < TOLERANCE,
+            worst.logits < 0.01 && worst.taps < 0.002,
             "{quant:?}: {worst:?}"
         );
     }
