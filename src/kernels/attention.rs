@@ -56,15 +56,22 @@ pub struct Attention<'a> {
 }
 
 impl Attention<'_> {
-    /// Attends with every row to its `keys`; `out` is `[rows, heads * head_dim]`.
+    /// Attends with every row to its `keys`; `out` is `[rows, heads * head_dim]`. A row without keys
+    /// gets zeros, the sum of nothing.
     pub fn apply(&self, keys: &[Keys<'_>], out: &mut [f32], exec: Exec) {
         let all: usize = keys.iter().map(Keys::count).sum();
         let work = 2 * all * self.heads * self.head_dim;
-        let width = self.heads / self.kv_heads * self.head_dim;
+        let group = self.heads.checked_div(self.kv_heads).unwrap_or(0);
+        let width = group * self.head_dim;
         exec.chunks(out, width, work, |i, out| {
+            let keys = keys[i / self.kv_heads];
+            if keys.count() == 0 {
+                out.fill(0.0);
+                return;
+            }
             dispatch(Group {
                 attention: self,
-                keys: keys[i / self.kv_heads],
+                keys,
                 q: &self.q[i * width..][..width],
                 kv_head: i % self.kv_heads,
                 out,

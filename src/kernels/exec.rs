@@ -23,12 +23,15 @@ pub enum Exec {
 }
 
 impl Exec {
-    /// Calls `each` with the index and the values of every `size` values of `out`; `work` is the
-    /// number of multiplications of all calls together.
+    /// Calls `each` with the index and the values of every `size` values of `out`, of which none are
+    /// no call; `work` is the number of multiplications of all calls together.
     pub(super) fn chunks<F>(self, out: &mut [f32], size: usize, work: usize, each: F)
     where
         F: Fn(usize, &mut [f32]) + Sync,
     {
+        if size == 0 {
+            return;
+        }
         let threads = self.threads(work);
         let (mut first, mut left) = (0, out);
         let next = || {

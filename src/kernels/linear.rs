@@ -60,6 +60,14 @@ macro_rules! panels {
 /// Bytes that are no matrix of the given shape.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WeightError {
+    /// No rows, or rows of nothing.
+    #[error("{outputs} rows of {width} values are no matrix; accepted is at least 1 of each")]
+    Empty {
+        /// Rows.
+        outputs: usize,
+        /// Values in a row.
+        width: usize,
+    },
     /// A row would end inside a block.
     #[error("rows of {width} values are no whole blocks of {format} ({block} values each)")]
     Block {
@@ -88,19 +96,23 @@ impl Weight {
     /// Wraps `bytes` (row after row, little-endian) as `[outputs, width]` values in `format`.
     ///
     /// # Errors
-    /// If the width is no whole number of blocks, or the bytes are not exactly the matrix.
+    /// If there is no row or no column, the width is no whole number of blocks, or the bytes are not
+    /// exactly the matrix.
     pub fn new(
         format: Format,
         outputs: usize,
         width: usize,
         bytes: Vec<u8>,
     ) -> Result<Self, WeightError> {
+        if outputs == 0 || width == 0 {
+            return Err(WeightError::Empty { outputs, width });
+        }
         let row = format.row_bytes(width).ok_or(WeightError::Block {
             format,
             width,
             block: format.block().0,
         })?;
-        if row == 0 || row.checked_mul(outputs) != Some(bytes.len()) {
+        if row.checked_mul(outputs) != Some(bytes.len()) {
             return Err(WeightError::Size {
                 format,
                 outputs,
@@ -151,6 +163,28 @@ impl Weight {
         panels!(&self.data, panels => size_of_val(&panels[..]), (bytes, _row) => bytes.len())
     }
 
+    /// [`bytes`](Self::bytes) of a matrix of this shape, which packing makes more than those stored in
+    /// some formats; `None` if the width is not a whole number of blocks.
+    #[must_use]
+    pub fn packed_bytes(format: Format, outputs: usize, width: usize) -> Option<usize> {
+        fn of<F: Half>(outputs: usize, width: usize) -> Option<usize> {
+            let panels = outputs.div_ceil(PANEL) * (width / (F::SUB * F::SUBS));
+            panels.checked_mul(size_of::<Panel<F>>())
+        }
+        let stored = format.row_bytes(width)?;
+        match format {
+            Format::F32 => of::<F32>(outputs, width),
+            Format::F16 => of::<F16>(outputs, width),
+            Format::BF16 => of::<Bf16>(outputs, width),
+            Format::Q4_0 => of::<Q40>(outputs, width),
+            Format::Q4_1 => of::<Q41>(outputs, width),
+            Format::Q8_0 => of::<Q80>(outputs, width),
+            Format::Q4K => of::<Q4K>(outputs, width),
+            Format::Q6K => of::<Q6K>(outputs, width),
+            _ => stored.checked_mul(outputs),
+        }
+    }
+
     /// Row `output` as floats.
     pub fn unpack_row(&self, output: usize, out: &mut [f32]) {
         panels!(
@@ -173,7 +207,9 @@ impl Weight {
     /// # Panics
     /// If the slices are not whole rows.
     pub fn apply_all<const N: usize>(all: [(&Self, &mut [f32]); N], x: &[f32], exec: Exec) {
-        let width = all[0].0.width;
+        let Some(width) = all.first().map(|(weight, _)| weight.width) else {
+            return;
+        };
         let rows = x.len() / width;
         for (weight, y) in &all {
             assert!(

@@ -32,6 +32,9 @@ impl Kernel for RmsNorm<'_> {
         let width = self.weight.len();
         #[expect(clippy::cast_precision_loss, reason = "a width is far below 2^24")]
         let count = width as f32;
+        if width == 0 {
+            return;
+        }
         let rows = self.x.chunks_exact(width);
         for (x, out) in rows.zip(self.out.chunks_exact_mut(width)) {
             let squares = dot(simd, x, x);

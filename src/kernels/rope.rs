@@ -45,6 +45,9 @@ impl Rope {
     /// Turns every head of `row` (`[heads, head_dim]`) by the angles of `table`.
     pub fn turn(&self, row: &mut [f32], table: &[f32]) {
         let half = self.frequencies.len();
+        if half == 0 {
+            return;
+        }
         let (cos, sin) = table.split_at(half);
         for head in row.chunks_exact_mut(2 * half) {
             let (a, b) = head.split_at_mut(half);

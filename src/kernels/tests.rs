@@ -465,7 +465,72 @@ fn bytes_that_are_no_matrix_are_refused() {
         );
     }
     assert!(Weight::new(Format::F32, usize::MAX, 8, vec![0; 32]).is_err());
-    assert!(Weight::new(Format::F32, 0, 0, vec![]).is_err());
+    for format in Format::ALL {
+        for (outputs, width) in [(0, 0), (0, 256), (3, 0)] {
+            let empty = Weight::new(format, outputs, width, vec![]).expect_err("nothing in it");
+            let words = format!("{outputs} rows of {width} values are no matrix");
+            assert!(empty.to_string().starts_with(&words), "{format}: {empty}");
+        }
+    }
+}
+
+#[test]
+fn bytes_of_a_shape_are_those_of_its_matrix() {
+    for format in Format::ALL {
+        for outputs in [1, 32, 33, 70] {
+            let bytes = vec![0; outputs * format.row_bytes(512).expect("whole blocks")];
+            let stored = bytes.len();
+            let weight = Weight::new(format, outputs, 512, bytes).expect("a matrix");
+            let packed = Weight::packed_bytes(format, outputs, 512);
+            assert_eq!(packed, Some(weight.bytes()), "{format} {outputs}");
+            // Half a bit a weight for scales and six bits in eight are not what is stored.
+            let more = outputs.is_multiple_of(32) && format == Format::Q6K;
+            assert!(!more || weight.bytes() > stored, "{stored}");
+        }
+    }
+    assert_eq!(Weight::packed_bytes(Format::Q6K, 1, 255), None);
+}
+
+#[test]
+fn what_has_no_size_gives_nothing_and_does_not_panic() {
+    let mut none: [f32; 0] = [];
+    rms_norm(&[], &[], 1e-5, &mut none);
+    silu_mul(&mut none, &[], Exec::Parallel);
+    assert_eq!(softmax(&[], &mut none), f32::NEG_INFINITY);
+    let rope = Rope::new(Vec::new());
+    rope.table(3, &mut none);
+    let mut row = [1.0, 2.0];
+    rope.turn(&mut row, &none);
+    assert_eq!(row, [1.0, 2.0]);
+    weight(Format::F32, 3, 8).apply(&[], &mut none, Exec::Serial);
+    Weight::apply_all([], &[1.0], Exec::Serial);
+    let (q, k) = (values(1, 48), values(2, 24));
+    let keys = |slots| Keys {
+        prefix: slots,
+        path: &[],
+    };
+    // The second of three rows attends to nothing, which its neighbours do not notice.
+    let q = [&q[..], &q[..], &q[..]].concat();
+    let mut out = vec![f32::NAN; q.len()];
+    let all = attention(&q, &k, &k);
+    let rows = q.len() / (all.heads * all.head_dim);
+    let slots: Vec<_> = (0..rows)
+        .map(|row| keys(if row == 1 { &[][..] } else { &[0] }))
+        .collect();
+    all.apply(&slots, &mut out, Exec::Serial);
+    let row = out.len() / rows;
+    assert!(out[row..2 * row].iter().all(|x| *x == 0.0), "{out:?}");
+    assert!(out[..row].iter().all(|x| x.is_finite() && *x != 0.0));
+    assert_eq!(out[..row], out[2 * row..3 * row]);
+    for (heads, kv_heads, head_dim) in [(0, 0, 0), (2, 0, 8), (2, 1, 0), (1, 2, 8)] {
+        let nothing = Attention {
+            heads,
+            kv_heads,
+            head_dim,
+            ..all
+        };
+        nothing.apply(&[], &mut none, Exec::Parallel);
+    }
 }
 
 #[test]

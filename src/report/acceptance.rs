@@ -12,7 +12,7 @@ pub const COUNTING: &str = "A round is one pass of the target for one sequence; 
 drafted counts the tokens drafted, all nodes of a tree, without the token that the target adds; accepted counts \
 those that were delivered. mean_acceptance_length = 1 + accepted / drafting_rounds: the token that the target adds \
 (recovered or bonus) is included. accepted_per_drafting_round is the same without it. draft_acceptance_rate = \
-accepted / drafted. drafted_per_round and tokens_per_target_pass are over all rounds, also those without a draft. \
+accepted / drafted. drafted_per_round and tokens_per_round are over all rounds, also those without a draft. \
 Position i is the i-th level below the last token. unconditional[i]: of the rounds with any draft, those that \
 accepted i or more. conditional[i]: of the rounds that accepted i - 1, drafted position i and were not ended before \
 it, those that accepted it. null: not observed.";
@@ -143,7 +143,7 @@ impl Acceptance {
 
     /// Tokens delivered by round, rounds without a draft included.
     #[must_use]
-    pub fn tokens_per_target_pass(&self) -> Option<f64> {
+    pub fn tokens_per_round(&self) -> Option<f64> {
         ratio(self.emitted, self.rounds)
     }
 
@@ -181,7 +181,7 @@ impl Serialize for Acceptance {
         out.serialize_field("accepted_per_drafting_round", &per_round)?;
         out.serialize_field("draft_acceptance_rate", &self.draft_acceptance_rate())?;
         out.serialize_field("drafted_per_round", &self.drafted_per_round())?;
-        out.serialize_field("tokens_per_target_pass", &self.tokens_per_target_pass())?;
+        out.serialize_field("tokens_per_round", &self.tokens_per_round())?;
         out.serialize_field("unconditional", &self.unconditional())?;
         out.serialize_field("conditional", &self.conditional())?;
         out.serialize_field("position_drafted", &self.column(|at| at.drafted))?;
@@ -225,7 +225,7 @@ mod tests {
         let none = of(&[(0, 0, 1), (0, 0, 1)]);
         assert_eq!(none.mean_acceptance_length(), None);
         assert_eq!(none.draft_acceptance_rate(), None);
-        assert_eq!(none.tokens_per_target_pass(), Some(1.0));
+        assert_eq!(none.tokens_per_round(), Some(1.0));
         assert!(none.unconditional().is_empty());
         // Position 2 was drafted, and never judged.
         let stuck = of(&[(2, 0, 1)]);

@@ -19,7 +19,8 @@ use crate::TokenId;
 /// Why no token can be chosen at a row.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Fault {
-    /// The logits hold NaN or an infinity, or a processor made a score NaN or plus infinity.
+    /// The logits hold NaN or an infinity, or a processor made a score NaN or plus infinity, or the
+    /// largest score over the temperature is more than a number holds.
     #[error("the logits are not finite")]
     NonFinite,
     /// Bias and masks leave nothing.
@@ -361,6 +362,9 @@ impl Chain {
         if self.touches(h) {
             let scores = self.scores(logits, h)?;
             let at = first_max(&scores).ok_or(Fault::Masked)?;
+            if !(scores[at] / self.params.temperature).is_finite() {
+                return Err(Fault::NonFinite);
+            }
             Ok(self.tempered(scores, at))
         } else {
             let at = largest.ok_or(Fault::Masked)?;

@@ -45,6 +45,10 @@ const MARGIN: f32 = 4096.0;
 /// Rounding of a score that was divided by a temperature, for each of it.
 const ROUNDING: f64 = 4.0 * f64::EPSILON;
 
+/// At higher temperatures a distance of scores that no `f32` holds may be a small one, so distances are
+/// taken after the division. Below, whoever is so far away is out of reach.
+const HOT: f64 = 1e30;
+
 /// Shows `look` the tokens whose noise may lift their score, seen from the largest, to `best` or above,
 /// ascending: all that do, and few others. `look` says what is to be reached from there on.
 ///
@@ -60,14 +64,22 @@ pub(super) fn contenders<S: Score>(
     let doublings = |x: f64| narrow(x * std::f64::consts::LOG2_E) * UNIT;
     let margin = MARGIN + doublings(scores.over(scores.peak()).abs() * ROUNDING);
     let (peak, slope) = (scores.peak(), doublings(1.0 / scores.temperature));
+    let hot = scores.temperature > HOT;
+    let over_peak = scores.over(peak);
     let mut top = HIGHEST + margin - doublings(best);
     widest(
         #[inline(always)]
         || {
             for (block, values) in (0..).zip(scores.values.chunks(BLOCK)) {
                 let mut reach = [f32::NEG_INFINITY; BLOCK];
-                for (reach, z) in reach.iter_mut().zip(values) {
-                    *reach = z.above(peak) * slope + top;
+                if hot {
+                    for (reach, z) in reach.iter_mut().zip(values) {
+                        *reach = doublings(scores.over(*z) - over_peak) + top;
+                    }
+                } else {
+                    for (reach, z) in reach.iter_mut().zip(values) {
+                        *reach = z.above(peak) * slope + top;
+                    }
                 }
                 if !reach
                     .iter()

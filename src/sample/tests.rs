@@ -174,6 +174,43 @@ proptest! {
         prop_assert!((law.iter().map(|(_, ln_p)| ln_p.exp()).sum::<f64>() - 1.0).abs() < 1e-9);
     }
 
+    /// A host's temperatures and biases are any finite numbers: what a 32-bit number cannot hold is
+    /// still divided before it is compared.
+    #[test]
+    fn any_temperature_has_the_choice_of_the_definition(
+        seed: u64,
+        logits in any_row(),
+        exponent in -5i32..=308,
+        biased in 0i32..=308,
+        masked in any::<bool>(),
+        top_k in prop_oneof![Just(0usize), 1..300usize],
+    ) {
+        let temperature = 10f64.powi(exponent);
+        let far = 10f64.powi(biased);
+        let mut bias: Vec<(TokenId, f64)> = vec![(0, -far), (2, far), (3, far / 2.0)];
+        if masked {
+            bias.push((1, f64::NEG_INFINITY));
+        }
+        let size = logits.len();
+        let params = RawParams {
+            temperature,
+            top_k,
+            logit_bias: bias.into_iter().filter(|(id, _)| (*id as usize) < size).collect(),
+            semantics: Semantics::Host,
+            ..RawParams::default()
+        };
+        let params = SamplingParams::new(params).unwrap();
+        let chain = Chain::new(params, size, size, vec![]).unwrap();
+        let Ok(law) = chain.law(&logits, &nothing(&Counts::new(&[]))) else {
+            return Ok(());
+        };
+        prop_assert!(law.iter().all(|(_, ln_p)| ln_p < 1e-9), "{:?}", law);
+        let keyed = Keyed::new(seed);
+        for t in 0..4 {
+            prop_assert_eq!(choose(&law, t, &keyed), choose(&law, t, &Plain(keyed)));
+        }
+    }
+
     /// Filters of a vocabulary that is not tiny are those of a sort of it.
     #[test]
     fn filters_are_those_of_a_sort(

@@ -1,6 +1,7 @@
 //! The command line, run as a program on tiny checkpoints.
 
 pub(crate) mod bench;
+mod bench_kept;
 mod chat;
 mod check_head;
 mod convert;

@@ -3,6 +3,7 @@
 mod cases;
 mod check;
 mod cli;
+mod commit;
 mod device;
 mod docs;
 mod eagle;

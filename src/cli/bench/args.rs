@@ -11,14 +11,29 @@ use crate::cli::{
     tree::TreeSize,
 };
 
+macro_rules! heads {
+    () => {
+        "TTFT: time to the first token. TPOT: time per output token after the first delivery. gap: time between \
+         deliveries, each of which may bring several tokens. passes: of the target, those over prompts not \
+         counted; a pass may serve several requests, each of which calls it a round."
+    };
+}
+
+/// What the heads of the tables stand for.
+pub(super) const HEADS: &str = heads!();
+
 /// Said by `bench --help`: what is run, compared and written.
-pub(crate) const BENCH: &str = "\
-Every drafter at every depth is an arm, and plain decoding is always one. For each concurrency and \
-temperature all arms run the same prompts with the same seeds, one after the other within each repeat, in \
-an order that rotates. Under --rule match on the CPU, and at temperature 0, every arm's tokens must be plain \
-decoding's: the first that is not ends the run (exit status 1). A line of --prompts is a JSON object \
-with \"turns\" (a list of a user's messages, all asked in order), \"prompt\" or \"prompt_ids\", and if you \
-like \"id\", \"domain\" and \"category\". DIR/result.json has the provenance, a summary and the raw data.";
+pub(crate) const BENCH: &str = concat!(
+    "Every drafter at every depth is an arm, and plain decoding is always one. For each concurrency and \
+     temperature all arms run the same prompts with the same seeds, one after the other within each repeat, in \
+     an order that rotates. Under --rule match on the CPU, and at temperature 0, every arm's tokens must be plain \
+     decoding's: the first that is not ends the run (exit status 1). A line of --prompts is a JSON object \
+     with \"turns\" (a list of a user's messages, all asked in order), \"prompt\" or \"prompt_ids\", and if you \
+     like \"id\", \"domain\" and \"category\". DIR/result.json has the provenance, a summary and the raw data. If \
+     Ctrl-C or an error ends the runs early, it has the repeats that every arm has, \"complete\": false, and the \
+     exit status is 1.\n\nIn the tables: ",
+    heads!()
+);
 
 /// Flags of `bench`.
 #[derive(Debug, Args)]

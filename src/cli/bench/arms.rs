@@ -7,11 +7,12 @@ use anyhow::{Context, Result};
 use super::plan::{ArmPlan, Plan, about};
 use crate::{
     cli::{
-        args::{DrafterKind, PickKind, RuleKind},
+        args::{Device, DrafterKind, PickKind, RuleKind},
         models::{Guesser, Loaded, Models, Opened},
+        setup::Setup,
     },
     judge::Kind,
-    kernels::Format,
+    kernels::{Format, Weight},
     model::{self, Target, load::Checkpoint},
     schedule::{Engine, EngineOptions, Parts},
 };
@@ -149,13 +150,11 @@ fn about_arm(arm: &ArmPlan) -> String {
     about(&spec)
 }
 
-/// Bytes of weights that a pass reads: every matrix once, of the embedding a few rows.
-pub(super) fn weight_bytes(
-    checkpoint: &Checkpoint,
-    dtype: model::Dtype,
-    head: model::Dtype,
-) -> usize {
+/// Bytes of weights that a pass reads: every matrix once as it lies in memory, of the embedding a few
+/// rows.
+pub(super) fn weight_bytes(checkpoint: &Checkpoint, setup: &Setup) -> usize {
     let tied = checkpoint.config().tied;
+    let [dtype, head]: [model::Dtype; 2] = [setup.dtype, setup.head_dtype].map(Into::into);
     let bytes = |name: &str| {
         let (stored, shape) = checkpoint.shape(name)?;
         let [rows, width] = *shape else {
@@ -173,6 +172,14 @@ pub(super) fn weight_bytes(
         let format: Format = match to {
             model::Dtype::AsStored => stored.format()?,
             model::Dtype::To(format) => format,
+        };
+        if setup.device == Device::Cpu {
+            return Weight::packed_bytes(format, rows, width);
+        }
+        // What a device cannot multiply as it is becomes floats there.
+        let format = match format {
+            Format::F32 | Format::F16 | Format::BF16 => format,
+            _ => Format::F32,
         };
         Some(rows * format.row_bytes(width)?)
     };

@@ -17,11 +17,11 @@ mod warnings;
 
 pub(super) use args::BENCH;
 pub use args::{BenchArgs, DrafterSpec};
-pub(super) use provenance::of_run;
+pub(super) use provenance::COMMIT;
 
 use std::{ffi::OsString, io::Write};
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 
 use self::{
     arms::{Arms, Found, weight_bytes},
@@ -29,13 +29,14 @@ use self::{
     cells::Bench,
     plan::Plan,
     prompts::Asker,
-    result::{About, Cell, Whole},
+    result::{About, Cell, ModelFiles, Whole},
     result_file::ResultFile,
     summary::Ceiling,
 };
 use super::{
     args::Device,
-    error::{Unwritable, usage},
+    error::{self, Unwritable, usage},
+    interrupt,
     progress::Busy,
     say,
 };
@@ -44,7 +45,8 @@ use crate::{request::Resolver, text::ChatTemplate};
 /// Runs the command, which `line` is the words of.
 pub(super) fn run(args: &BenchArgs, line: &[OsString]) -> Result<()> {
     let mut plan = Plan::new(args)?;
-    let conversations = prompts::read(&plan)?;
+    let prompts = prompts::read(&plan)?;
+    let conversations = &prompts.conversations;
     let found = Found::open(&mut plan)?;
     let chat = chat(&plan, &found)?;
     if args.print_config {
@@ -55,12 +57,11 @@ pub(super) fn run(args: &BenchArgs, line: &[OsString]) -> Result<()> {
     }
     let file = ResultFile::open(&plan.out)?;
     let arms = found.load(&mut plan)?;
+    let files = ModelFiles::read(&plan)?;
     let asker = asker(&plan, &arms, chat);
-    for (place, conversation) in conversations.iter().enumerate() {
-        let asked = asker.ask(conversation, place, &[], 0.0);
-        asked.with_context(|| format!("--prompts: {}", conversation.id))?;
-    }
-    let told = warnings::of(&plan, &arms, &conversations, chat);
+    asker.check(conversations)?;
+    let told = warnings::of(&plan, &arms, conversations, chat);
+    interrupt::listen()?;
     for warning in &told {
         say("warning", warning);
     }
@@ -71,46 +72,59 @@ pub(super) fn run(args: &BenchArgs, line: &[OsString]) -> Result<()> {
         plan: &plan,
         arms: &arms,
         asker: &asker,
-        conversations: &conversations,
+        conversations,
         busy: Busy::start("running prompts"),
     };
-    let measured = bench.cells()?;
+    let outcome = bench.cells();
     drop(bench.busy);
+    let kept = outcome.repeats();
+    let ended = match outcome.ended {
+        Some(error) if kept == 0 => return Err(error),
+        ended => ended,
+    };
     let after = on_cpu.then(|| read_bandwidth(threads));
     let best = before.zip(after).map(|(before, after)| before.max(after));
-    let setup = plan.plain();
     let ceiling = Ceiling {
-        weights: weight_bytes(
-            &arms.opened.checkpoint,
-            setup.dtype.into(),
-            setup.head_dtype.into(),
-        ),
+        weights: weight_bytes(&arms.opened.checkpoint, plan.plain()),
         kv: arms.opened.kv_bytes(),
         bandwidth: best,
     };
-    let cells: Vec<Cell> = measured
-        .into_iter()
-        .map(|measured| Cell::of(&plan, measured, ceiling))
-        .collect();
+    let cells = outcome.cells.into_iter();
+    let cells: Vec<Cell> = cells.map(|cell| Cell::of(&plan, cell, ceiling)).collect();
     let head = conversations.first().map(|first| asker.head(first));
     let template = arms.opened.chat.as_ref().map(ChatTemplate::name);
     let about = About {
         plan: &plan,
         template: template.filter(|_| chat),
         head: head.unwrap_or_default(),
-        conversations: &conversations,
+        prompts: &prompts,
+        files: &files,
+        ended: ended.as_ref().map(error::line),
         bandwidth: [before, after],
         ceiling,
     };
-    let summary = about.summary(line, &told, &cells)?;
+    let summary = about.summary(line, &told, &cells);
+    let path = file.path().display().to_string();
     file.write(&Whole::new(&summary, &plan, &cells))?;
-    let mut out = std::io::stdout().lock();
     let text = if plan.json {
         summary.to_string()
     } else {
         let tables: String = cells.iter().map(table::cell).collect();
         format!("{}{tables}", about.text())
     };
+    let printed = print(&text);
+    if let Some(error) = ended {
+        let all = plan.repeats * plan.concurrency.len() * plan.temperature.len();
+        let kept =
+            format!("{kept} of {all} repeats of all arms are in {path}, \"complete\": false");
+        say("note", &kept);
+        return Err(error);
+    }
+    printed
+}
+
+fn print(text: &str) -> Result<()> {
+    let mut out = std::io::stdout().lock();
     writeln!(out, "{}", text.trim_end()).map_err(Unwritable)?;
     Ok(out.flush().map_err(Unwritable)?)
 }

@@ -5,7 +5,10 @@ use std::path::PathBuf;
 use anyhow::{Context, Result};
 use serde::Serialize;
 
-use super::args::{BenchArgs, DrafterSpec};
+use super::{
+    args::{BenchArgs, DrafterSpec},
+    cells::greedy,
+};
 use crate::cli::{
     args::{DrafterKind, RuleKind, SetupArgs},
     error::usage,
@@ -154,6 +157,18 @@ fn check_flags(args: &BenchArgs, drafters: &[DrafterSpec]) -> Result<()> {
         }
         if args.pick.is_some() {
             return usage("--pick", "needs a drafter; there is none");
+        }
+        if args.rule != RuleKind::Match {
+            return usage("--rule", "needs a drafter; there is none");
+        }
+    }
+    if args.pick.is_some() {
+        if !any(DrafterSpec::branches) {
+            return usage("--pick", "needs a drafter that has a law: model or eagle");
+        }
+        let drawn = args.temperature.iter().map(|t| Ok(!greedy(*t)?));
+        if !drawn.collect::<Result<Vec<_>>>()?.contains(&true) {
+            return usage("--pick", "needs a --temperature above 0");
         }
     }
     if !args.tree.is_empty() && !any(DrafterSpec::branches) {

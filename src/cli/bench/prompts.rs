@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use anyhow::{Context, Result, bail};
 use serde::Deserialize;
 
-use super::plan::Plan;
+use super::{plan::Plan, provenance::FileFacts};
 use crate::{
     TokenId,
     cli::error::usage,
@@ -51,18 +51,37 @@ impl Conversation {
             Said::Ids(_) => 1,
         }
     }
+
+    /// How its turn is called.
+    pub(super) fn name(&self, turn: usize) -> String {
+        match self.turns() {
+            1 => self.id.clone(),
+            _ => format!("{} turn {}", self.id, turn + 1),
+        }
+    }
+}
+
+/// What the files of prompts hold, each read once.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Prompts {
+    pub(super) conversations: Vec<Conversation>,
+    /// Of the bytes that were read.
+    pub(super) files: Vec<FileFacts>,
 }
 
 /// Reads the files of prompts, of each the first so many lines.
 ///
 /// # Errors
-/// A file that cannot be read or has no prompt, a line that is none, an id given twice.
-pub(super) fn read(plan: &Plan) -> Result<Vec<Conversation>> {
-    let mut all = Vec::new();
+/// A file that cannot be read or has no prompt, a line that is none, an id given twice; a flag for texts
+/// where there are none.
+pub(super) fn read(plan: &Plan) -> Result<Prompts> {
+    let (mut all, mut files) = (Vec::new(), Vec::new());
     let mut ids = BTreeSet::new();
     for path in &plan.prompts {
         let about = || format!("--prompts {}", path.display());
-        let text = std::fs::read_to_string(path).with_context(about)?;
+        let content = std::fs::read(path).with_context(about)?;
+        files.push(FileFacts::of_content(path, &content));
+        let text = std::str::from_utf8(&content).with_context(about)?;
         let stem = path.file_stem().map(|stem| stem.to_string_lossy());
         let stem = stem.unwrap_or_default().into_owned();
         let lines = text.trim_start_matches('\u{feff}').lines().zip(1..);
@@ -81,7 +100,16 @@ pub(super) fn read(plan: &Plan) -> Result<Vec<Conversation>> {
             return usage("--prompts", format!("{} has no prompt", path.display()));
         }
     }
-    Ok(all)
+    if let Some(chat) = plan.chat
+        && self::ids(&all) == all.len()
+    {
+        let flag = if chat { "--chat" } else { "--raw" };
+        return usage(flag, "needs a prompt of text; all are token ids");
+    }
+    Ok(Prompts {
+        conversations: all,
+        files,
+    })
 }
 
 fn conversation(line: &str, stem: &str, number: usize) -> Result<Conversation> {
@@ -136,6 +164,20 @@ impl Asker {
         }
         let seed = derive_line(derive_line(self.seed, place as u64), turn as u64);
         self.resolver.resolve(&spec, &conversation.id, seed)
+    }
+
+    /// Refuses what cannot be asked whatever is answered: every turn has to fit behind empty answers.
+    ///
+    /// # Errors
+    /// Naming the turn.
+    pub(super) fn check(&self, conversations: &[Conversation]) -> Result<()> {
+        for (place, conversation) in conversations.iter().enumerate() {
+            for turn in 0..conversation.turns() {
+                let asked = self.ask(conversation, place, &vec![String::new(); turn], 0.0);
+                asked.with_context(|| format!("--prompts: {}", conversation.name(turn)))?;
+            }
+        }
+        Ok(())
     }
 
     /// The beginning of a conversation's first prompt, as the model is shown it.

@@ -5,7 +5,6 @@ use std::{
     fs::File,
     io,
     path::{Path, PathBuf},
-    process::Command,
     time::{SystemTime, UNIX_EPOCH},
 };
 
@@ -16,14 +15,18 @@ use sha2::{Digest, Sha256};
 /// Larger files are known by their size alone.
 const MOST_HASHED: u64 = 1 << 30;
 
+/// What this program was built from: a commit, with `-changed` behind it if the sources were others, or
+/// `unknown` (without git, and in builds with debug assertions).
+pub(in crate::cli) const COMMIT: &str = env!("EYRIE_COMMIT");
+
 /// The machine and the program.
-pub(in crate::cli) fn of_run(line: &[OsString]) -> Value {
+pub(super) fn of_run(line: &[OsString]) -> Value {
     let line: Vec<_> = line.iter().map(|arg| arg.to_string_lossy()).collect();
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     json!({
         "command": line,
         "version": env!("CARGO_PKG_VERSION"),
-        "commit": commit(),
+        "commit": COMMIT,
         "debug_assertions": cfg!(debug_assertions),
         "unix_time_s": since.map_or(0, |time| time.as_secs()),
         "os": std::env::consts::OS,
@@ -31,24 +34,6 @@ pub(in crate::cli) fn of_run(line: &[OsString]) -> Value {
         "cpu": cpu(),
         "cores": std::thread::available_parallelism().map_or(1, usize::from),
     })
-}
-
-/// The commit of the checkout of this program that the current directory lies in, if it does.
-fn commit() -> Value {
-    let git = |args: &[&str]| {
-        let output = Command::new("git").args(args).output().ok()?;
-        let text = output.status.success().then_some(output.stdout)?;
-        Some(String::from_utf8_lossy(&text).trim().to_owned())
-    };
-    let ours = git(&["rev-parse", "--show-toplevel"]).filter(|top| {
-        let manifest = std::fs::read_to_string(Path::new(top).join("Cargo.toml"));
-        manifest.is_ok_and(|text| text.contains("\nname = \"eyrie\"\n"))
-    });
-    let Some(id) = ours.and_then(|_| git(&["rev-parse", "HEAD"])) else {
-        return Value::Null;
-    };
-    let changed = git(&["status", "--porcelain"]).is_none_or(|text| !text.is_empty());
-    json!({"id": id, "changed": changed, "of": "the checkout of the current directory"})
 }
 
 /// The processor's name, where the system has a file that says it.
@@ -94,18 +79,29 @@ fn facts(path: &Path) -> io::Result<FileFacts> {
     if bytes <= MOST_HASHED {
         let mut hash = Sha256::new();
         io::copy(&mut file, &mut hash)?;
-        sha256 = Some(
-            hash.finalize()
-                .iter()
-                .map(|byte| format!("{byte:02x}"))
-                .collect(),
-        );
+        sha256 = Some(hex(hash));
     }
     Ok(FileFacts {
         path: path.to_owned(),
         bytes,
         sha256,
     })
+}
+
+impl FileFacts {
+    /// Of the file at `path`, of which this was read.
+    pub(super) fn of_content(path: &Path, content: &[u8]) -> Self {
+        Self {
+            path: path.to_owned(),
+            bytes: content.len() as u64,
+            sha256: Some(hex(Sha256::new_with_prefix(content))),
+        }
+    }
+}
+
+fn hex(hash: Sha256) -> String {
+    let bytes = hash.finalize();
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 #[cfg(test)]
@@ -130,5 +126,7 @@ mod tests {
             (3, Some(of_abc))
         );
         assert!(files(&dir.path().join("d")).is_err());
+        let path = dir.path().join("b");
+        assert_eq!(FileFacts::of_content(&path, b"abc"), found[1]);
     }
 }

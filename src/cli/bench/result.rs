@@ -7,12 +7,14 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::{
+    args::HEADS,
     cells::Measured,
     plan::Plan,
-    prompts::{self, Conversation},
-    provenance,
+    prompts::{self, Conversation, Prompts},
+    provenance::{self, FileFacts},
     record::{DELIVERY_COLUMNS, ROUND_COLUMNS, RunRecord, STEP_COLUMNS},
     summary::{Ceiling, Place, Summary},
+    warnings::count,
 };
 use crate::{
     cli::error::one_line,
@@ -48,6 +50,30 @@ impl Cell {
     }
 }
 
+/// The files of the models, by their content.
+#[derive(Debug)]
+pub(super) struct ModelFiles {
+    model: Vec<FileFacts>,
+    /// By drafter that has some.
+    drafters: Vec<Vec<FileFacts>>,
+}
+
+impl ModelFiles {
+    /// Of the models that have just been loaded.
+    ///
+    /// # Errors
+    /// If one cannot be read.
+    pub(super) fn read(plan: &Plan) -> Result<Self> {
+        let facts =
+            |path: &PathBuf| provenance::files(path).with_context(|| path.display().to_string());
+        let drafts = plan.drafters.iter().filter_map(|spec| spec.path.as_ref());
+        Ok(Self {
+            model: facts(&plan.plain().model)?,
+            drafters: drafts.map(facts).collect::<Result<_>>()?,
+        })
+    }
+}
+
 /// What a result says of itself before its numbers.
 #[derive(Debug)]
 pub(super) struct About<'a> {
@@ -56,7 +82,11 @@ pub(super) struct About<'a> {
     pub(super) template: Option<&'a str>,
     /// The beginning of the first prompt as the model is shown it.
     pub(super) head: String,
-    pub(super) conversations: &'a [Conversation],
+    pub(super) prompts: &'a Prompts,
+    /// The files of the models.
+    pub(super) files: &'a ModelFiles,
+    /// What ended the runs early, in words.
+    pub(super) ended: Option<String>,
     /// Before and after the runs.
     pub(super) bandwidth: [Option<f64>; 2],
     pub(super) ceiling: Ceiling,
@@ -64,18 +94,11 @@ pub(super) struct About<'a> {
 
 impl About<'_> {
     /// All but the raw data; `line` is the command.
-    ///
-    /// # Errors
-    /// If a file that the result depends on can no longer be read.
-    pub(super) fn summary(
-        &self,
-        line: &[OsString],
-        warnings: &[String],
-        cells: &[Cell],
-    ) -> Result<Value> {
-        let ids = prompts::ids(self.conversations);
-        let all = self.conversations.len();
-        let turns: usize = self.conversations.iter().map(Conversation::turns).sum();
+    pub(super) fn summary(&self, line: &[OsString], warnings: &[String], cells: &[Cell]) -> Value {
+        let conversations = &self.prompts.conversations;
+        let ids = prompts::ids(conversations);
+        let all = conversations.len();
+        let turns: usize = conversations.iter().map(Conversation::turns).sum();
         let cells = cells.iter().map(|cell| {
             json!({
                 "concurrency": cell.place.concurrency,
@@ -84,10 +107,16 @@ impl About<'_> {
                 "arms": cell.arms,
             })
         });
-        Ok(json!({
+        json!({
             "format": 1,
+            "complete": self.ended.is_none(),
+            "ended_by": self.ended,
             "provenance": provenance::of_run(line),
-            "files": files(self.plan)?,
+            "files": {
+                "model": self.files.model,
+                "drafters": self.files.drafters,
+                "prompts": self.prompts.files,
+            },
             "counting": COUNTING,
             "timing": TIMING,
             "config": self.plan,
@@ -107,7 +136,7 @@ impl About<'_> {
                 "kv_bytes_per_token": self.ceiling.kv,
             },
             "cells": cells.collect::<Vec<_>>(),
-        }))
+        })
     }
 
     /// The same for a reader, up to the tables.
@@ -127,14 +156,14 @@ impl About<'_> {
             "# eyrie bench".to_owned(),
             String::new(),
             format!(
-                "* {}, {} threads, device {}, seed {}, {} repeats, warm-up {}, at most {} tokens{}",
+                "* {}, {}, device {}, seed {}, {}, warm-up {}, at most {}{}",
                 setup.model.display(),
-                setup.threads,
+                count(setup.threads, "thread"),
                 setup.device,
                 plan.seed,
-                plan.repeats,
+                count(plan.repeats, "repeat"),
                 plan.warm_up,
-                plan.max_tokens,
+                count(plan.max_tokens, "token"),
                 if plan.ignore_eos {
                     ", end tokens ignored"
                 } else {
@@ -142,8 +171,8 @@ impl About<'_> {
                 }
             ),
             format!(
-                "* {} prompts {template}; the first begins {:?}",
-                self.conversations.len(),
+                "* {} {template}; the first begins {:?}",
+                count(self.prompts.conversations.len(), "prompt"),
                 one_line(&self.head)
             ),
             format!(
@@ -151,10 +180,19 @@ impl About<'_> {
                  and {} bytes a token of context",
                 self.ceiling.kv
             ),
+            format!("* {HEADS}"),
             format!("* {COUNTING}"),
             format!("* {TIMING}"),
         ];
-        lines.join("\n") + "\n"
+        let ended = self.ended.as_ref();
+        let ended = ended
+            .map(|words| format!("* not complete, only the repeats that every arm has: {words}"));
+        lines
+            .into_iter()
+            .chain(ended)
+            .collect::<Vec<_>>()
+            .join("\n")
+            + "\n"
     }
 }
 
@@ -217,18 +255,6 @@ fn runs<'a>(plan: &'a Plan, cell: &'a Cell) -> impl Iterator<Item = RawRun<'a>> 
             run,
         })
     })
-}
-
-/// The files that a result depends on.
-fn files(plan: &Plan) -> Result<Value> {
-    let facts =
-        |path: &PathBuf| provenance::files(path).with_context(|| path.display().to_string());
-    let drafts = plan.drafters.iter().filter_map(|spec| spec.path.as_ref());
-    Ok(json!({
-        "model": facts(&plan.plain().model)?,
-        "drafters": drafts.map(facts).collect::<Result<Vec<_>>>()?,
-        "prompts": plan.prompts.iter().map(facts).collect::<Result<Vec<_>>>()?,
-    }))
 }
 
 /// Acceptance by request.

@@ -12,6 +12,7 @@ use super::{
     record::{Answer, RunRecord, Step},
 };
 use crate::{
+    cli::interrupt,
     report::{ChoiceReport, Deliveries, FinishReason, RoundTrace, StageMillis},
     request::Request,
     schedule::{Engine, Event, RequestHandle},
@@ -37,11 +38,16 @@ struct Live {
     levels: Vec<usize>,
 }
 
+/// The user asked for the end.
+#[derive(Debug, thiserror::Error)]
+#[error("stopped")]
+pub(super) struct Stopped;
+
 /// Has all conversations, each next as soon as there is a place; `progress` is called with each that
 /// is over.
 ///
 /// # Errors
-/// A request that fails, by its name.
+/// A request that fails, by its name; [`Stopped`].
 pub(super) fn run(
     engine: &mut Engine,
     script: Script<'_>,
@@ -63,6 +69,9 @@ pub(super) fn run(
         }
         if driver.live.is_empty() {
             break;
+        }
+        if interrupt::asked() {
+            return Err(Stopped.into());
         }
         for _ in 0..driver.step()? {
             progress();
@@ -87,11 +96,7 @@ impl Driver<'_> {
     }
 
     fn name(&self, place: usize, turn: usize) -> String {
-        let conversation = &self.script.conversations[place];
-        match conversation.turns() {
-            1 => conversation.id.clone(),
-            _ => format!("{} turn {}", conversation.id, turn + 1),
-        }
+        self.script.conversations[place].name(turn)
     }
 
     /// Asks the next turn of a conversation.

@@ -36,12 +36,12 @@ pub(super) struct Summary {
     pub(super) repeats: Vec<(usize, f64)>,
     /// Of `tokens_per_s`; none for plain decoding itself.
     pub(super) speedup: Option<Speedup>,
-    /// The tokens of rounds over all seconds less those of prompts.
+    /// The tokens of rounds over all seconds less those of prompts; none where there were no rounds.
     pub(super) round_tokens_per_s: Option<f64>,
     /// Of `round_tokens_per_s`.
     pub(super) round_speedup: Option<Speedup>,
-    /// Said in words where it is slower, or not told from plain decoding.
-    pub(super) sentences: Vec<String>,
+    /// In words: faster, slower, or not told apart from plain decoding; none for plain decoding itself.
+    pub(super) verdict: Option<String>,
     /// Seconds from submission to the first delivery.
     pub(super) ttft_s: Percentiles,
     /// Seconds per token after the first delivery, of all requests together.
@@ -66,6 +66,8 @@ pub(super) struct Summary {
     /// Rows of these passes.
     pub(super) rows: usize,
     pub(super) rows_per_pass: Option<f64>,
+    /// Tokens that these passes delivered, to all sequences together.
+    pub(super) tokens_per_pass: Option<f64>,
     /// Bytes of weights, keys and values that these passes had to read, by the time of `verify`.
     pub(super) verify_bytes_per_s: Option<f64>,
     /// The same as a share of the bandwidth measured.
@@ -103,13 +105,7 @@ impl Summary {
         };
         let speedup = over(&ours, RunRecord::throughput);
         let round_speedup = over(&decode, RunRecord::decode);
-        let mut said = sentences(&arm.name, place, "tokens per second", speedup);
-        said.extend(sentences(
-            &arm.name,
-            place,
-            "tokens per second without prompts",
-            round_speedup,
-        ));
+        let verdict = verdict(&arm.name, place, [speedup, round_speedup]);
         let mut found = Counted::default();
         for run in runs {
             found.add(run);
@@ -127,9 +123,11 @@ impl Summary {
             tree: arm.setup.tree.map(|tree| tree.to_string()),
             tokens_per_s: Throughput::sum(&ours).rate(),
             repeats: ours.iter().map(|run| (run.tokens, run.seconds)).collect(),
-            sentences: said,
+            verdict: Some(verdict).filter(|_| drafts != "none"),
             speedup,
-            round_tokens_per_s: Throughput::sum(&decode).rate(),
+            round_tokens_per_s: Some(Throughput::sum(&decode))
+                .filter(|all| all.tokens > 0)
+                .and_then(|all| all.rate()),
             round_speedup,
             ttft_s: Percentiles::of(found.ttft),
             tpot_s: found.pace.per_token(),
@@ -137,6 +135,8 @@ impl Summary {
             chunk_gap_s: found.pace.chunk_gap(),
             decode_tokens_per_s: found.pace.decode_rate(),
             latency_s: Percentiles::of(found.latency),
+            tokens_per_pass: (found.passes > 0)
+                .then(|| float(found.acceptance.emitted()) / float(found.passes)),
             acceptance: found.acceptance,
             by_domain: found.by_domain,
             by_request: found.by_request,
@@ -201,33 +201,36 @@ impl Counted {
     }
 }
 
-/// What is said of a speed-up that is none.
-fn sentences(arm: &str, place: Place, unit: &str, speedup: Option<Speedup>) -> Vec<String> {
-    let Some(speedup) = speedup else {
-        return Vec::new();
-    };
+/// What the speed-up of an arm, and that without prompts, come to: one sentence.
+fn verdict(arm: &str, place: Place, [speedup, rounds]: [Option<Speedup>; 2]) -> String {
     let Place {
         concurrency,
         temperature,
     } = place;
     let at = format!("{arm} at concurrency {concurrency} and temperature {temperature}");
-    let spread = match speedup.interval {
-        Some([low, high]) => format!("95 % interval {low:.3} to {high:.3}"),
-        None => "one repeat, no interval".to_owned(),
+    let Some(speedup) = speedup else {
+        return format!("not measured: {at}, or plain decoding beside it, gave no tokens.");
     };
-    let mut said = Vec::new();
-    if speedup.ratio < 1.0 {
-        let ratio = speedup.ratio;
-        said.push(format!(
-            "slower: {at} gives {ratio:.3} of plain decoding's {unit} ({spread})."
-        ));
-    }
-    if speedup.contains_one() {
-        said.push(format!(
-            "not told apart: {at} and plain decoding in {unit}, the interval contains 1 ({spread})."
-        ));
-    }
-    said
+    let number = |speedup: Speedup| {
+        let spread = match speedup.interval {
+            Some([low, high]) => format!("95 % interval {low:.3} to {high:.3}"),
+            None => "one repeat, no interval".to_owned(),
+        };
+        [format!("{:.3}", speedup.ratio), spread]
+    };
+    let word = if speedup.contains_one() {
+        "not told apart"
+    } else if speedup.ratio < 1.0 {
+        "slower"
+    } else {
+        "faster"
+    };
+    let [ratio, spread] = number(speedup);
+    let rest = rounds
+        .map(number)
+        .map(|[ratio, spread]| format!("; without prompts {ratio} ({spread})"));
+    let rest = rest.unwrap_or_default();
+    format!("{word}: {at} gives {ratio} of plain decoding's tokens per second ({spread}){rest}.")
 }
 
 #[expect(clippy::cast_precision_loss, reason = "counts far below 2^53")]
@@ -239,36 +242,63 @@ fn float(count: usize) -> f64 {
 mod tests {
     use super::*;
 
-    /// Case 56: slower is said in words, and so is what the repeats do not decide.
+    /// Case 56: slower is said in words, and so is what the repeats do not decide: one of them, once.
     #[test]
-    fn slower_is_said_in_words() {
+    fn an_arm_has_one_verdict_in_words() {
         let place = Place {
             concurrency: 4,
             temperature: 0.0,
         };
-        let said = |ratio, interval| {
+        let speedup = |ratio, interval| {
             let repeats = 3;
-            let speedup = Speedup {
+            Some(Speedup {
                 ratio,
                 interval,
                 repeats,
-            };
-            sentences("ngram depth 4", place, "tokens per second", Some(speedup))
+            })
         };
         let at = "ngram depth 4 at concurrency 4 and temperature 0";
-        let slower = said(0.75, Some([0.7, 0.8]));
-        let words =
-            "gives 0.750 of plain decoding's tokens per second (95 % interval 0.700 to 0.800).";
-        assert_eq!(slower, [format!("slower: {at} {words}")]);
-        let unsure = said(0.99, Some([0.9, 1.1]));
-        assert!(
-            unsure[0].starts_with("slower: ") && unsure.len() == 2,
-            "{unsure:?}"
-        );
-        let rest = "and plain decoding in tokens per second, the interval contains 1 (95 % interval 0.900 to 1.100).";
-        assert_eq!(unsure[1], format!("not told apart: {at} {rest}"));
-        assert!(said(1.5, Some([1.4, 1.6])).is_empty());
-        assert_eq!(said(1.05, Some([0.9, 1.2])).len(), 1);
-        assert!(said(0.5, None)[0].contains("one repeat, no interval"));
+        let gives = "of plain decoding's tokens per second";
+        let unsure = speedup(0.99, Some([0.9, 1.1]));
+        for (ours, rounds, said) in [
+            (
+                speedup(0.75, Some([0.7, 0.8])),
+                unsure,
+                format!(
+                    "slower: {at} gives 0.750 {gives} (95 % interval 0.700 to 0.800); without prompts 0.990 \
+                     (95 % interval 0.900 to 1.100)."
+                ),
+            ),
+            (
+                unsure,
+                None,
+                format!("not told apart: {at} gives 0.990 {gives} (95 % interval 0.900 to 1.100)."),
+            ),
+            (
+                speedup(1.05, Some([0.9, 1.2])),
+                speedup(0.5, Some([0.4, 0.6])),
+                format!(
+                    "not told apart: {at} gives 1.050 {gives} (95 % interval 0.900 to 1.200); without prompts \
+                     0.500 (95 % interval 0.400 to 0.600)."
+                ),
+            ),
+            (
+                speedup(1.5, Some([1.4, 1.6])),
+                None,
+                format!("faster: {at} gives 1.500 {gives} (95 % interval 1.400 to 1.600)."),
+            ),
+            (
+                speedup(0.5, None),
+                None,
+                format!("slower: {at} gives 0.500 {gives} (one repeat, no interval)."),
+            ),
+            (
+                None,
+                unsure,
+                format!("not measured: {at}, or plain decoding beside it, gave no tokens."),
+            ),
+        ] {
+            assert_eq!(verdict("ngram depth 4", place, [ours, rounds]), said);
+        }
     }
 }

@@ -23,6 +23,7 @@ pub(super) fn cell(cell: &Cell) -> String {
         "latency p50/p99 s",
         "passes",
         "rows/pass",
+        "tokens/pass",
         "prefill/draft/verify/accept/commit/other %",
         "verify GB/s (of ceiling)",
     ];
@@ -40,19 +41,23 @@ pub(super) fn cell(cell: &Cell) -> String {
             "accepted/drafting round",
             "accepted/drafted",
             "drafted/round",
-            "tokens/pass",
+            "tokens/round",
             "by position, unconditional",
             "by position, conditional",
         ];
         let drafting = cell.arms.iter().filter(|arm| arm.drafts != "none");
         rows(&mut out, &heads, drafting.flat_map(acceptances));
     }
-    let sentences: Vec<_> = cell.arms.iter().flat_map(|arm| &arm.sentences).collect();
-    if !sentences.is_empty() {
+    let mut verdicts = cell
+        .arms
+        .iter()
+        .filter_map(|arm| arm.verdict.as_ref())
+        .peekable();
+    if verdicts.peek().is_some() {
         out.push('\n');
     }
-    for sentence in sentences {
-        let _ = writeln!(out, "* {sentence}");
+    for verdict in verdicts {
+        let _ = writeln!(out, "* {verdict}");
     }
     out
 }
@@ -96,6 +101,7 @@ fn speed(arm: &Summary) -> Vec<String> {
         pair(arm.latency_s, 1.0, 2),
         arm.passes.to_string(),
         number(arm.rows_per_pass, 2),
+        number(arm.tokens_per_pass, 2),
         shares.join(" / "),
         verify.unwrap_or_else(|| "-".to_owned()),
     ]
@@ -119,7 +125,7 @@ fn acceptance(arm: &str, of: &str, found: &Acceptance) -> Vec<String> {
         number(found.accepted_per_drafting_round(), 3),
         number(found.draft_acceptance_rate(), 3),
         number(found.drafted_per_round(), 2),
-        number(found.tokens_per_target_pass(), 3),
+        number(found.tokens_per_round(), 3),
         list(&found.unconditional()),
         list(&found.conditional()),
     ]

@@ -5,6 +5,15 @@ use super::{arms::Arms, plan::Plan, prompts};
 /// Fewer repeats give an interval that says little.
 const FEW: usize = 3;
 
+/// Fewer conversations are a sample of themselves.
+const FEW_TEXTS: usize = 8;
+
+/// A number of things: `1 repeat`, `2 repeats`.
+pub(super) fn count(number: usize, thing: &str) -> String {
+    let plural = if number == 1 { "" } else { "s" };
+    format!("{number} {thing}{plural}")
+}
+
 /// The warnings of a benchmark, those of its files first.
 pub(super) fn of(
     plan: &Plan,
@@ -30,8 +39,8 @@ pub(super) fn of(
     }
     if ids > 0 {
         all.push(format!(
-            "{ids} of {} prompts are token ids: if they are random, speed and acceptance are not those of text",
-            conversations.len()
+            "{ids} of {} given as token ids: if they are random, speed and acceptance are not those of text",
+            count(conversations.len(), "prompt")
         ));
     }
     if cfg!(debug_assertions) {
@@ -52,8 +61,27 @@ pub(super) fn of(
     }
     if plan.repeats < FEW {
         all.push(format!(
-            "{} repeats: an interval needs at least 2 and says little with less than {FEW}",
-            plan.repeats
+            "{}: an interval needs at least 2 and says little with less than {FEW}",
+            count(plan.repeats, "repeat")
+        ));
+    }
+    let asked = conversations.len();
+    let there = count(asked, "conversation");
+    if asked < FEW_TEXTS {
+        all.push(format!(
+            "{there}: an interval tells how steady the times of these are, not what other texts give; \
+             ask at least {FEW_TEXTS}"
+        ));
+    }
+    if plan.warm_up > asked {
+        all.push(format!(
+            "--warm-up {}: only {there} to answer first",
+            plan.warm_up
+        ));
+    }
+    for concurrency in plan.concurrency.iter().filter(|n| **n > asked) {
+        all.push(format!(
+            "--concurrency {concurrency}: only {there} to have at once"
         ));
     }
     all

@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 
 use super::Config;
 use crate::{
-    cli::{bench::of_run, models::Opened},
+    cli::{bench::COMMIT, models::Opened},
     train::Trainer,
 };
 
@@ -33,13 +33,7 @@ fn text(config: &Config, target: &Opened, trainer: &Trainer, line: &[OsString]) 
     let (sequences, held) = trainer.sequences();
     let [first, second] = trainer.totals();
     let model = name(target.checkpoint.path());
-    let made = of_run(line);
     let command: Vec<_> = line.iter().map(|word| word.to_string_lossy()).collect();
-    let commit = match made["commit"]["id"].as_str() {
-        Some(id) if made["commit"]["changed"] == true => format!("{id} with changes"),
-        Some(id) => id.to_owned(),
-        None => "unknown".to_owned(),
-    };
     writeln!(text, "# EAGLE-3 head for {model}\n")?;
     writeln!(
         text,
@@ -79,7 +73,7 @@ fn text(config: &Config, target: &Opened, trainer: &Trainer, line: &[OsString]) 
     writeln!(text, "| command | `{}` |", command.join(" "))?;
     writeln!(
         text,
-        "| made by | eyrie {}, commit {commit} |\n",
+        "| made by | eyrie {}, commit {COMMIT} |\n",
         config.version
     )?;
     if trainer.history().is_empty() {

@@ -202,24 +202,19 @@ fn c56_slower_is_said_for_each_number_of_streams() {
         let ratio = arm["speedup"]["ratio"].as_f64().expect("a ratio");
         let [low, high] = [0, 1].map(|i| arm["speedup"]["interval"][i].as_f64().expect("a bound"));
         assert!(low <= ratio && ratio <= high, "{arm}");
-        let said = |start: &str, unit: &str| {
-            let sentences = strings(&arm["sentences"]);
-            sentences
-                .iter()
-                .any(|text| text.starts_with(start) && text.contains(unit))
+        let word = if low <= 1.0 && 1.0 <= high {
+            "not told apart"
+        } else if ratio < 1.0 {
+            "slower"
+        } else {
+            "faster"
         };
-        let unit = "tokens per second (";
-        assert_eq!(
-            said("slower: model depth 4 at concurrency", unit),
-            ratio < 1.0,
-            "{arm}"
-        );
-        let unit = "tokens per second, the interval contains 1";
-        assert_eq!(
-            said("not told apart: ", unit),
-            low <= 1.0 && 1.0 <= high,
-            "{arm}"
-        );
+        let streams = &cell["concurrency"];
+        let expected =
+            format!("{word}: model depth 4 at concurrency {streams} and temperature 0 gives ");
+        let said = arm["verdict"].as_str().expect("a sentence");
+        assert!(said.starts_with(&expected), "{arm}");
+        assert_eq!(cell["arms"][0]["verdict"], Value::Null);
     }
 }
 
@@ -246,7 +241,7 @@ fn c60_the_length_includes_the_bonus_and_says_so() {
         with_plain.mean_acceptance_length(),
         all.mean_acceptance_length()
     );
-    near(with_plain.tokens_per_target_pass(), 9.0 / 4.0);
+    near(with_plain.tokens_per_round(), 9.0 / 4.0);
 }
 
 /// Case 61: both rates by position, under their names, and `null` where nothing was drafted.
@@ -364,7 +359,7 @@ impl Drafter for Sure {
 
 /// Case 63: a rate of 1 whatever the drafter does; what tells them apart stands beside it.
 #[test]
-fn c63_sure_drafts_show_in_drafted_per_round_and_tokens_per_pass() {
+fn c63_sure_drafts_show_in_drafted_per_round_and_tokens_per_round() {
     let lab = Lab::new(tt_target());
     let requests: Vec<_> = prompts(64)[..3]
         .iter()
@@ -376,12 +371,12 @@ fn c63_sure_drafts_show_in_drafted_per_round_and_tokens_per_pass() {
         near(all.draft_acceptance_rate(), 1.0);
     }
     assert!(sure.drafted_per_round() < always.drafted_per_round().map(|n| n / 2.0));
-    assert!(sure.tokens_per_target_pass() < always.tokens_per_target_pass());
+    assert!(sure.tokens_per_round() < always.tokens_per_round());
     let written = serde_json::to_value(&sure).expect("JSON");
     for key in [
         "draft_acceptance_rate",
         "drafted_per_round",
-        "tokens_per_target_pass",
+        "tokens_per_round",
     ] {
         assert!(written[key].is_f64(), "{key}");
     }
@@ -471,9 +466,19 @@ fn c65_prompts_ends_warm_up_and_repeats_are_recorded_and_warned_of() {
     assert_eq!(ids["prompts"]["source"], "ids");
     assert!(warned(
         &ids,
-        "1 of 1 prompts are token ids: if they are random"
+        "1 of 1 prompt given as token ids: if they are random"
     ));
-    assert!(warned(&ids, "1 repeats"));
+    assert!(warned(&ids, "1 repeat: "));
+    assert!(warned(&ids, "1 conversation: an interval tells"));
+    let enough = TEXTS.repeat(4);
+    let enough: String = (0..)
+        .zip(enough.lines())
+        .map(|(i, line)| line.replacen('{', &format!("{{\"id\": \"{i}\", "), 1) + "\n")
+        .collect();
+    let many = run(&enough, &["--warm-up", "9", "--concurrency", "1,12"]);
+    assert!(!warned(&many, "an interval tells"), "{}", many["warnings"]);
+    assert!(warned(&many, "--warm-up 9: only 8 conversations"));
+    assert!(warned(&many, "--concurrency 12: only 8 conversations"));
     assert_eq!(
         ids["cells"][0]["arms"][1]["speedup"]["interval"],
         Value::Null
