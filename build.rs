@@ -8,7 +8,6 @@ mod commit;
 
 use std::{env, path::Path};
 
-#[expect(clippy::print_stdout, reason = "that is how cargo is spoken to")]
 fn main() {
     let root = env::var("CARGO_MANIFEST_DIR").unwrap_or_default();
     let root = Path::new(&root);

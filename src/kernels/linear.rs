@@ -168,7 +168,7 @@ impl Weight {
     #[must_use]
     pub fn packed_bytes(format: Format, outputs: usize, width: usize) -> Option<usize> {
         fn of<F: Half>(outputs: usize, width: usize) -> Option<usize> {
-            let panels = outputs.div_ceil(PANEL) * (width / (F::SUB * F::SUBS));
+            let panels = outputs.div_ceil(PANEL) * (width / F::COLUMNS);
             panels.checked_mul(size_of::<Panel<F>>())
         }
         let stored = format.row_bytes(width)?;
@@ -225,7 +225,11 @@ impl Weight {
             return;
         }
         let quantised = all.iter().any(|(weight, _)| weight.is_quantised());
-        let rounded = quantised.then(|| Rounded::new(x)).unwrap_or_default();
+        let rounded = if quantised {
+            Rounded::new(x)
+        } else {
+            Rounded::default()
+        };
         let inputs = Inputs {
             x,
             rounded: &rounded,

@@ -148,12 +148,12 @@ impl<F: Column, const R: usize> Run<'_, F, R> {
         let columns = self.panel.len();
         let x = cut(self.x, 0, columns);
         let mut part = [[simd.splat(0.0); H]; R];
-        for k in 0..columns {
+        for (k, panel) in self.panel.iter().enumerate() {
             if let Some(panel) = self.ahead.get(k) {
                 fetch_panel(panel, 0);
             }
-            for h in 0..H {
-                let w = self.panel[k][first + h].weights(simd);
+            for (h, half) in panel[first..][..H].iter().enumerate() {
+                let w = half.weights(simd);
                 for r in 0..R {
                     part[r][h] = simd.fma(w, simd.splat(x[r][k]), part[r][h]);
                 }
