@@ -13,10 +13,13 @@ pub(in crate::kernels) struct Inputs<'a> {
     pub(in crate::kernels) width: usize,
 }
 
+/// The most rows of a tile.
+const MOST: usize = 8;
+
 /// All rows times the first panels of `weights`, as many as `y` has room for; `y[r]` takes row `r`'s
 /// outputs, the last panel's cut off.
 ///
-/// The rows of a panel are shared out to as few tiles as registers allow.
+/// The rows of a panel are shared out to as few tiles as can be.
 pub(in crate::kernels) fn drive<F: Half>(
     isa: Isa,
     weights: &[Panel<F>],
@@ -25,7 +28,7 @@ pub(in crate::kernels) fn drive<F: Half>(
 ) {
     let rows = inputs.x.len() / inputs.width;
     let blocks = inputs.width / F::COLUMNS;
-    let tiles = rows.div_ceil(F::rows(isa));
+    let tiles = rows.div_ceil(MOST);
     for panel in 0..y[0].len().div_ceil(PANEL) {
         let mut task = Task {
             isa,
@@ -145,6 +148,16 @@ pub(super) fn cut<T, const R: usize>(mut x: [&[T]; R], from: usize, count: usize
         *x = &x[from..][..count];
     }
     x
+}
+
+/// `G` rows of `R` from `first` on.
+#[inline(always)]
+pub(super) fn group<T: Copy, const R: usize, const G: usize>(rows: [T; R], first: usize) -> [T; G] {
+    let mut group = [rows[first]; G];
+    for (i, row) in group.iter_mut().enumerate() {
+        *row = rows[first + i];
+    }
+    group
 }
 
 /// Asks memory for sub `sub` of a block.

@@ -2,7 +2,7 @@
 
 use super::{
     HALF, Half, Panel,
-    drive::{Sums, Tile, cut, fetch as fetch_panel},
+    drive::{Sums, Tile, cut, fetch as fetch_panel, group},
     fetch,
 };
 use crate::kernels::simd::{Isa, Kernel, Lanes};
@@ -40,10 +40,6 @@ macro_rules! float {
         impl Half for $name {
             const COLUMNS: usize = 1;
             const ROUNDED: bool = false;
-
-            fn rows(isa: Isa) -> usize {
-                if isa.is_wide() { 8 } else { 6 }
-            }
 
             fn multiply<const R: usize>(isa: Isa, tile: Tile<'_, Self>) -> Sums<R> {
                 isa.run(Floats::<Self, R>::new(tile))
@@ -115,8 +111,8 @@ impl<F: Column, const R: usize> Kernel for Floats<'_, F, R> {
     }
 }
 
-/// Adds the products of some columns, added up by themselves: of both halves together where there are
-/// registers for that.
+/// Adds the products of some columns, added up by themselves: of as many halves and rows at a time as
+/// registers have room for.
 #[inline(always)]
 fn add_run<S: Lanes, F: Column, const R: usize>(
     simd: S,
@@ -125,28 +121,48 @@ fn add_run<S: Lanes, F: Column, const R: usize>(
     x: [&[f32]; R],
     ahead: &[Panel<F>],
 ) {
-    let run = Run { panel, x, ahead };
+    let run = Run { panel, ahead };
     if S::WIDE || R <= 2 {
-        run.add::<S, 2>(simd, acc, 0);
-    } else {
-        run.add::<S, 1>(simd, acc, 0);
-        Run { ahead: &[], ..run }.add::<S, 1>(simd, acc, 1);
+        return run.add::<S, 2, R>(simd, acc, x, 0);
+    }
+    for h in 0..2 {
+        let run = Run {
+            ahead: if h == 0 { ahead } else { &[] },
+            ..run
+        };
+        if R <= 6 {
+            run.add::<S, 1, R>(simd, acc, x, h);
+            continue;
+        }
+        let (first, last) = acc.split_at_mut(4);
+        run.add::<S, 1, 4>(simd, first, group(x, 0), h);
+        let run = Run { ahead: &[], ..run };
+        if R == 7 {
+            run.add::<S, 1, 3>(simd, last, group(x, 4), h);
+        } else {
+            run.add::<S, 1, 4>(simd, last, group(x, 4), h);
+        }
     }
 }
 
-/// Some columns of a panel and of `R` rows.
-struct Run<'a, F, const R: usize> {
+/// Some columns of a panel, and those that memory is asked for meanwhile.
+#[derive(Clone, Copy)]
+struct Run<'a, F> {
     panel: &'a [Panel<F>],
-    x: [&'a [f32]; R],
     ahead: &'a [Panel<F>],
 }
 
-impl<F: Column, const R: usize> Run<'_, F, R> {
-    /// Of `H` halves from `first`.
+impl<F: Column> Run<'_, F> {
+    /// Of `H` halves from `first`, and `R` rows.
     #[inline(always)]
-    fn add<S: Lanes, const H: usize>(&self, simd: S, acc: &mut [[S::Sixteen; 2]; R], first: usize) {
-        let columns = self.panel.len();
-        let x = cut(self.x, 0, columns);
+    fn add<S: Lanes, const H: usize, const R: usize>(
+        &self,
+        simd: S,
+        acc: &mut [[S::Sixteen; 2]],
+        x: [&[f32]; R],
+        first: usize,
+    ) {
+        let x = cut(x, 0, self.panel.len());
         let mut part = [[simd.splat(0.0); H]; R];
         for (k, panel) in self.panel.iter().enumerate() {
             if let Some(panel) = self.ahead.get(k) {
@@ -159,9 +175,9 @@ impl<F: Column, const R: usize> Run<'_, F, R> {
                 }
             }
         }
-        for r in 0..R {
-            for h in 0..H {
-                acc[r][first + h] = simd.plus(acc[r][first + h], part[r][h]);
+        for (acc, part) in acc.iter_mut().zip(part) {
+            for (h, part) in part.into_iter().enumerate() {
+                acc[first + h] = simd.plus(acc[first + h], part);
             }
         }
     }

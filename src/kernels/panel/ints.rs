@@ -5,7 +5,7 @@
 
 use super::{
     HALF, Half,
-    drive::{Sums, Tile, cut, fetch},
+    drive::{Sums, Tile, cut, fetch, group},
     rounded::BLOCK,
 };
 use crate::kernels::simd::{Isa, Kernel, Lanes};
@@ -34,11 +34,6 @@ pub(super) trait Quantised: Half {
     fn shift<S: Lanes>(&self, simd: S, _sub: usize) -> S::Sixteen {
         simd.splat(0.0)
     }
-}
-
-/// Rows of a tile.
-pub(super) fn rows(isa: Isa) -> usize {
-    if isa.is_wide() { 8 } else { 6 }
 }
 
 /// `R` rows times a panel.
@@ -100,9 +95,33 @@ impl<Q: Quantised, const R: usize> Kernel for Ints<'_, Q, R> {
     }
 }
 
-/// The sums of a sub's products.
+/// The sums of a sub's products, of as many rows at a time as registers have room for.
 #[inline(always)]
 fn products<S: Lanes, Q: Quantised, const R: usize>(
+    simd: S,
+    weights: &Q,
+    sub: usize,
+    x: [&[[i16; 2]]; R],
+) -> [S::Ints; R] {
+    if S::WIDE || R <= 6 {
+        return products_of(simd, weights, sub, x);
+    }
+    let mut part = [simd.zero(); R];
+    let first: [_; 4] = products_of(simd, weights, sub, group(x, 0));
+    part[..4].copy_from_slice(&first);
+    if R == 7 {
+        let last: [_; 3] = products_of(simd, weights, sub, group(x, 4));
+        part[4..].copy_from_slice(&last);
+    } else {
+        let last: [_; 4] = products_of(simd, weights, sub, group(x, 4));
+        part[4..].copy_from_slice(&last);
+    }
+    part
+}
+
+/// The sums of a sub's products.
+#[inline(always)]
+fn products_of<S: Lanes, Q: Quantised, const R: usize>(
     simd: S,
     weights: &Q,
     sub: usize,
@@ -163,10 +182,6 @@ macro_rules! half {
         impl Half for $name {
             const COLUMNS: usize = $columns;
             const ROUNDED: bool = true;
-
-            fn rows(isa: Isa) -> usize {
-                ints::rows(isa)
-            }
 
             fn multiply<const R: usize>(isa: Isa, tile: Tile<'_, Self>) -> Sums<R> {
                 ints::multiply(isa, tile)

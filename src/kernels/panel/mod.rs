@@ -48,9 +48,6 @@ pub(super) trait Half: Sized + Sync {
     /// Whether activations are rounded for it.
     const ROUNDED: bool;
 
-    /// Rows of a tile, as many as registers have room for.
-    fn rows(isa: Isa) -> usize;
-
     /// `R` rows times a panel.
     fn multiply<const R: usize>(isa: Isa, tile: Tile<'_, Self>) -> Sums<R>;
 
