@@ -26,7 +26,7 @@ pub struct BenchArgs {
     /// Target: directory (config.json, *.safetensors, tokenizer.json) or .gguf file
     #[arg(long, value_name = "PATH")]
     pub model: PathBuf,
-    /// Drafters: none, ngram, model=PATH, eagle=PATH, script=PATH; without a path that of --draft
+    /// Drafters: none, ngram, model=PATH, eagle=PATH, ngram+eagle=PATH, script=PATH; without a path that of --draft
     #[arg(
         long,
         value_name = "NAME[=PATH],…",
@@ -142,6 +142,7 @@ impl DrafterSpec {
             DrafterKind::Ngram => "ngram",
             DrafterKind::Model => "model",
             DrafterKind::Eagle => "eagle",
+            DrafterKind::NgramEagle => "ngram+eagle",
             DrafterKind::Script => "script",
         }
     }
@@ -153,7 +154,7 @@ impl DrafterSpec {
 
     /// Whether it grows trees.
     pub(super) fn branches(&self) -> bool {
-        matches!(self.kind, DrafterKind::Model | DrafterKind::Eagle)
+        self.kind.branches()
     }
 }
 
@@ -166,7 +167,8 @@ impl FromStr for DrafterSpec {
             None => (text, None),
         };
         let kind = DrafterKind::from_str(name, false).map_err(|_| {
-            "accepted are none, ngram, model=PATH, eagle=PATH and script=PATH".to_owned()
+            "accepted are none, ngram, model=PATH, eagle=PATH, ngram+eagle=PATH and script=PATH"
+                .to_owned()
         })?;
         let spec = Self {
             kind,
@@ -213,6 +215,7 @@ mod tests {
             "model",
             "model=a/b",
             "eagle=x=y",
+            "ngram+eagle=x",
             "script=s.json",
         ] {
             assert_eq!(good.parse::<DrafterSpec>().expect(good).to_string(), good);
@@ -223,6 +226,7 @@ mod tests {
             ("ngram=x", "ngram reads no file"),
             ("none=x", "none reads no file"),
             ("eagle=", "eagle= needs a path"),
+            ("ngram+model=x", "ngram+eagle=PATH"),
         ] {
             let error = wrong.parse::<DrafterSpec>().expect_err(wrong);
             assert!(error.contains(part), "{wrong}: {error}");
