@@ -225,8 +225,24 @@ pub enum DrafterKind {
     Model,
     /// An EAGLE-1 or EAGLE-3 head of the target
     Eagle,
+    /// As ngram, and where that has no guess, as eagle
+    #[serde(rename = "ngram+eagle")]
+    #[value(name = "ngram+eagle")]
+    NgramEagle,
     /// A list of drafts from a file
     Script,
+}
+
+impl DrafterKind {
+    /// Whether it guesses with an EAGLE head.
+    pub(super) fn has_head(self) -> bool {
+        matches!(self, Self::Eagle | Self::NgramEagle)
+    }
+
+    /// Whether it grows trees.
+    pub(super) fn branches(self) -> bool {
+        self.has_head() || self == Self::Model
+    }
 }
 
 /// How drafts are accepted.

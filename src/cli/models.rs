@@ -13,7 +13,7 @@ use super::{
 use crate::{
     TokenId,
     draft::{
-        Drafter, ModelDrafter, Ngram, NoDrafter, Pick, Script, Shape,
+        Drafter, FirstOf, ModelDrafter, Ngram, NoDrafter, Pick, Script, Shape,
         eagle::{EagleDrafter, Head, HeadCheckpoint, TargetFacts, load::is_head},
     },
     kernels::Format,
@@ -196,7 +196,7 @@ impl Models {
                 models.warnings.extend(finding);
                 models.draft = Some(draft);
             }
-            (DrafterKind::Eagle, Some(path)) => {
+            (kind, Some(path)) if kind.has_head() => {
                 exists("--draft", path)?;
                 let facts = TargetFacts::from(models.target.checkpoint.config());
                 models.head = Some(HeadCheckpoint::open(path, &facts, &(&setup.head).into())?);
@@ -278,14 +278,17 @@ impl Models {
                 Some(draft) => draft.load(setup)?,
                 None => Arc::clone(target),
             }),
-            DrafterKind::Eagle => {
+            kind @ (DrafterKind::Eagle | DrafterKind::NgramEagle) => {
                 let head = self.head.as_ref().context("the head was not opened")?;
                 let options = LoadOptions {
                     threads: Some(setup.threads),
                     ..LoadOptions::default()
                 };
                 let head = Head::load(head, Arc::clone(target), &options)?;
-                Guesser::Head(Arc::new(head))
+                match kind {
+                    DrafterKind::NgramEagle => Guesser::NgramHead(Arc::new(head)),
+                    _ => Guesser::Head(Arc::new(head)),
+                }
             }
         })
     }
@@ -321,12 +324,17 @@ pub(super) enum Guesser {
     Script(Script),
     Model(Arc<dyn Target>),
     Head(Arc<Head>),
+    NgramHead(Arc<Head>),
 }
 
 impl Loaded {
     /// A drafter over the target or beside it.
     pub(super) fn drafter(&self, pick: Pick) -> Box<dyn Drafter> {
         let (slots, topk) = (self.kv_tokens, self.topk);
+        let eagle = |head: &Arc<Head>| -> Box<dyn Drafter> {
+            let shape = Shape { pick, topk };
+            Box::new(EagleDrafter::new(Arc::clone(head), shape, slots))
+        };
         match &self.guesser {
             Guesser::None => Box::new(NoDrafter),
             Guesser::Ngram => Box::new(Ngram),
@@ -335,10 +343,8 @@ impl Loaded {
                 let drafter = ModelDrafter::new(Arc::clone(model), pick, slots, self.chunk);
                 Box::new(drafter.branching(topk))
             }
-            Guesser::Head(head) => {
-                let shape = Shape { pick, topk };
-                Box::new(EagleDrafter::new(Arc::clone(head), shape, slots))
-            }
+            Guesser::Head(head) => eagle(head),
+            Guesser::NgramHead(head) => Box::new(FirstOf::new(Box::new(Ngram), eagle(head))),
         }
     }
 }

@@ -71,7 +71,7 @@ impl Setup {
             return usage("--depth", "needs a drafter; there is none");
         }
         tree(args, drafter, rules)?;
-        if let (true, Some(flag)) = (drafter != DrafterKind::Eagle, args.head.given()) {
+        if let (false, Some(flag)) = (drafter.has_head(), args.head.given()) {
             return usage(flag, "needs --drafter eagle");
         }
         if !drafts && args.pick.is_some() {
@@ -170,10 +170,10 @@ fn tree(args: &SetupArgs, drafter: DrafterKind, rules: &[RuleKind]) -> Result<()
         (_, DrafterKind::None) => "needs a drafter; there is none",
         (_, DrafterKind::Ngram) => "--drafter ngram drafts chains; model and eagle grow trees",
         (_, DrafterKind::Script) => "--drafter script drafts chains; model and eagle grow trees",
-        (_, DrafterKind::Model | DrafterKind::Eagle) if rules == [RuleKind::Block] => {
+        _ if rules == [RuleKind::Block] => {
             "--rule block judges chains; match and rejection are accepted"
         }
-        (_, DrafterKind::Model | DrafterKind::Eagle) => return Ok(()),
+        _ => return Ok(()),
     };
     usage("--tree", reason)
 }
@@ -215,6 +215,9 @@ fn drafter(args: &SetupArgs, default: DrafterKind) -> Result<DrafterKind> {
         (Some(DrafterKind::Ngram), Some(_)) => usage("--draft", "--drafter ngram reads no file"),
         (Some(DrafterKind::Model), None) => usage("--draft", "missing; --drafter model needs it"),
         (Some(DrafterKind::Eagle), None) => usage("--draft", "missing; --drafter eagle needs it"),
+        (Some(DrafterKind::NgramEagle), None) => {
+            usage("--draft", "missing; --drafter ngram+eagle needs it")
+        }
         (Some(DrafterKind::Script), None) => usage("--draft", "missing; --drafter script needs it"),
         (Some(kind), _) => Ok(kind),
     }

@@ -4,6 +4,7 @@
 //! crate's plug-in point; [`propose`] is what stands between a plug-in and the round.
 
 pub mod eagle;
+mod first_of;
 mod forks;
 mod grow;
 mod model;
@@ -17,6 +18,7 @@ mod seen;
 #[cfg(test)]
 mod tests;
 
+pub use first_of::FirstOf;
 pub use grow::{Feed, Shape, Tip, grow};
 pub use model::ModelDrafter;
 pub use ngram::Ngram;

@@ -1,4 +1,4 @@
-//! The n-gram search against its obvious twin, and the script.
+//! The n-gram search against its obvious twin, the script, and one drafter before another.
 
 use proptest::prelude::*;
 
@@ -37,22 +37,37 @@ fn drafted(
     round: usize,
     depth: usize,
 ) -> Vec<TokenId> {
+    let mut all = drafted_at_once(drafter, tokens, &[round], depth);
+    all.pop().expect("one tree")
+}
+
+/// The same for a batch, one sequence a round.
+fn drafted_at_once(
+    drafter: &mut dyn Drafter,
+    tokens: &[TokenId],
+    rounds: &[usize],
+    depth: usize,
+) -> Vec<Vec<TokenId>> {
     let params = SamplingParams::new(RawParams::default()).expect("neutral");
     let chain = Chain::new(params, 100, 100, Vec::new()).expect("no bias");
-    let anchor = Anchor {
-        seq: SeqId(1),
+    let counts = Counts::new(tokens);
+    let mut draws = vec![Keyed::new(0); rounds.len()];
+    let anchors = rounds.iter().zip(0..).zip(&mut draws);
+    let anchors = anchors.map(|((round, seq), draws)| Anchor {
+        seq: SeqId(seq),
         tokens,
-        round,
+        round: *round,
         depth,
         nodes: depth,
         chain: &chain,
-        counts: &Counts::new(tokens),
-        draws: &mut Keyed::new(0),
-    };
-    let mut tree = DraftTree::new();
-    let grown = drafter.propose(&mut [anchor], std::slice::from_mut(&mut tree));
+        counts: &counts,
+        draws,
+    });
+    let mut trees = vec![DraftTree::new(); rounds.len()];
+    let grown = drafter.propose(&mut anchors.collect::<Vec<_>>(), &mut trees);
     grown.expect("it works");
-    tree.nodes().map(|node| tree.token(node)).collect()
+    let tokens = |tree: &DraftTree| tree.nodes().map(|node| tree.token(node)).collect();
+    trees.iter().map(tokens).collect()
 }
 
 #[test]
@@ -88,4 +103,17 @@ fn a_script_goes_round_by_round_and_is_cut() {
             "{message}"
         );
     }
+}
+
+#[test]
+fn the_second_is_asked_for_exactly_those_that_the_first_leaves_empty() {
+    let script = |lists: &str| Box::new(Script::from_json(lists).expect("a script"));
+    let first = script("[[],[5],[],[6,7],[]]");
+    let then = script("[[1],[2],[3],[4],[]]");
+    let mut both = FirstOf::new(first, then);
+    let all = drafted_at_once(&mut both, &[0], &[0, 1, 2, 3, 4, 5], 2);
+    let expected: [&[TokenId]; 6] = [&[1], &[5], &[3], &[6, 7], &[], &[]];
+    assert_eq!(all, expected);
+    let all = drafted_at_once(&mut both, &[0], &[3, 1], 1);
+    assert_eq!(all, [[6], [5]]);
 }

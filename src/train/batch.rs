@@ -2,17 +2,19 @@
 //!
 //! ```text
 //! tokens   t0 … t(L-1)      the first P given
-//! row i    (t(i+1), taps of ti)   and guesses t(i+2), against what the target said after t(i+1)
+//! row i    (t(i+1), feature of ti)   and guesses t(i+2), against what the target said after t(i+1)
 //! step k   the same row k tokens on: t(i+1+k), and t(i+2+k) is guessed
 //! ```
+//!
+//! The feature is the taps, for EAGLE-1 the normed last stream.
 //!
 //! The last token was never fed to the target, so there are streams of t0 to t(L-2), and the last row
 //! that can be judged is L - 3. Rows before the first that is unrolled only give keys.
 
 use std::ops::Range;
 
-use super::{attention::Span, data::Sequence, frozen::Frozen, mat::Mat};
-use crate::{TokenId, error::Result};
+use super::{attention::Span, data::Sequence, frozen::Frozen, mat::Mat, net::Form};
+use crate::{TokenId, draft::eagle::Version, error::Result};
 
 /// Rows of one sequence that are unrolled at most; what is longer is cut.
 pub(super) const MOST_ROWS: usize = 2048;
@@ -32,8 +34,8 @@ pub(super) enum Next {
 #[derive(Clone, Debug)]
 pub(super) struct Batch {
     pub(super) spans: Vec<Span>,
-    /// Taps of each row divided by their scales, `[rows, taps * hidden]`.
-    pub(super) taps: Mat,
+    /// The feature of each row, its streams divided by their scales, `[rows, taps * hidden]`.
+    pub(super) features: Mat,
     /// t(i+1) of each row.
     pub(super) tokens: Vec<TokenId>,
     /// i of each row.
@@ -62,16 +64,22 @@ impl Batch {
     pub(super) fn new(
         sequences: &[(Sequence, usize)],
         scales: &[f32],
+        form: &Form,
         frozen: &Frozen,
         steps: usize,
     ) -> Result<Self> {
-        let hidden = frozen.lm_head.cols();
-        let (mut taps, mut finals) = (Vec::new(), Vec::new());
+        let hidden = form.hidden;
+        let (mut features, mut finals) = (Vec::new(), Vec::new());
         for (sequence, from) in sequences {
             let queries = unrolled(sequence.tokens.len(), *from);
             for i in 0..queries.end {
-                let tap = sequence.taps.row(i).chunks(hidden).zip(scales);
-                taps.extend(tap.flat_map(|(tap, scale)| tap.iter().map(move |x| x / scale)));
+                let streams = match form.version {
+                    Version::Eagle1 => sequence.finals.row(i),
+                    Version::Eagle3 => sequence.taps.row(i),
+                };
+                let scaled = streams.chunks(hidden).zip(scales);
+                let scaled = scaled.flat_map(|(x, scale)| x.iter().map(move |x| x / scale));
+                features.extend(scaled);
             }
             for i in queries {
                 finals.extend_from_slice(sequence.finals.row(i + 1));
@@ -79,7 +87,7 @@ impl Batch {
         }
         let mut batch = Self {
             spans: Vec::new(),
-            taps: Mat::new(scales.len() * hidden, taps)?,
+            features: Mat::new(scales.len() * hidden, features)?,
             tokens: Vec::new(),
             positions: Vec::new(),
             rows: Vec::new(),

@@ -1,4 +1,4 @@
-//! The trained head as every engine loads it: the paper's own form of EAGLE-3, without any option.
+//! The trained head as every engine loads it: the form of its paper's own code, without any option.
 
 use std::{collections::HashMap, fs, io, path::Path};
 
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::{TrainError, Trainer, data::default_taps, files::replace, net::Part};
 use crate::{
-    draft::eagle::{HeadCheckpoint, HeadOptions, TargetFacts},
+    draft::eagle::{HeadCheckpoint, HeadOptions, TargetFacts, Version},
     error::Result,
     model::load::Checkpoint,
 };
@@ -67,7 +67,7 @@ impl HeadType {
 }
 
 /// A tensor to be written.
-type Tensor = (&'static str, Dtype, Vec<usize>, Vec<u8>);
+type Tensor = (String, Dtype, Vec<usize>, Vec<u8>);
 
 impl Trainer {
     /// Writes the head to the folder `dir`, which is made if need be, and reads it back. What the taps
@@ -83,7 +83,7 @@ impl Trainer {
         let failed = |error| TrainError::io(&path, "write it")(io::Error::other(error));
         let views = tensors.iter().map(|(name, dtype, shape, bytes)| {
             let view = TensorView::new(*dtype, shape.clone(), bytes);
-            Ok((*name, view.map_err(failed)?))
+            Ok((name.as_str(), view.map_err(failed)?))
         });
         let views = views.collect::<Result<Vec<_>, TrainError>>()?;
         let about = HashMap::from([("format".to_owned(), "pt".to_owned())]);
@@ -98,57 +98,7 @@ impl Trainer {
     }
 
     fn tensors(&self, head_type: HeadType) -> Result<Vec<Tensor>> {
-        let form = &self.form;
-        let (h, q, kv) = (form.hidden, form.q_width(), form.kv_width());
-        let (wide, mlp) = (form.taps * h, form.intermediate);
-        let weights = |part| self.weights.get(part).view().to_vec();
-        let mut fc = weights(Part::Fc);
-        for row in fc.chunks_mut(wide) {
-            for (tap, scale) in row.chunks_mut(h).zip(&self.scales) {
-                tap.iter_mut().for_each(|x| *x /= scale);
-            }
-        }
-        let (both, gate_up) = (weights(Part::Kv), weights(Part::GateUp));
-        let (k, v) = both.split_at(kv * 2 * h);
-        let (gate, up) = gate_up.split_at(mlp * h);
-        let lm_head = self.frozen.lm_head.view().to_vec();
-        let attention =
-            |name, rows: usize, values: &[f32]| (name, vec![rows, 2 * h], values.to_vec());
-        let all = [
-            ("fc.weight", vec![h, wide], fc),
-            (
-                "midlayer.input_layernorm.weight",
-                vec![h],
-                weights(Part::InputNorm),
-            ),
-            (
-                "midlayer.hidden_norm.weight",
-                vec![h],
-                weights(Part::HiddenNorm),
-            ),
-            attention("midlayer.self_attn.q_proj.weight", q, &weights(Part::Q)),
-            attention("midlayer.self_attn.k_proj.weight", kv, k),
-            attention("midlayer.self_attn.v_proj.weight", kv, v),
-            (
-                "midlayer.self_attn.o_proj.weight",
-                vec![h, q],
-                weights(Part::O),
-            ),
-            (
-                "midlayer.post_attention_layernorm.weight",
-                vec![h],
-                weights(Part::PostNorm),
-            ),
-            ("midlayer.mlp.gate_proj.weight", vec![mlp, h], gate.to_vec()),
-            ("midlayer.mlp.up_proj.weight", vec![mlp, h], up.to_vec()),
-            (
-                "midlayer.mlp.down_proj.weight",
-                vec![h, mlp],
-                weights(Part::Down),
-            ),
-            ("norm.weight", vec![h], weights(Part::Norm)),
-            ("lm_head.weight", vec![self.frozen.ids.len(), h], lm_head),
-        ];
+        let all = self.floats();
         let stored = all.into_iter().map(|(name, shape, values)| {
             let bytes = head_type.bytes(&values).map_err(|x| {
                 TrainError::Unfit(format!(
@@ -171,10 +121,63 @@ impl Trainer {
             for id in ids {
                 marks[*id as usize] = 1;
             }
-            stored.push(("d2t", Dtype::I64, vec![ids.len()], offsets));
-            stored.push(("t2d", Dtype::BOOL, vec![vocab], marks));
+            stored.push(("d2t".to_owned(), Dtype::I64, vec![ids.len()], offsets));
+            stored.push(("t2d".to_owned(), Dtype::BOOL, vec![vocab], marks));
         }
         Ok(stored)
+    }
+
+    /// The trained tensors by the names of the paper's code, and the output head if it goes with them.
+    fn floats(&self) -> Vec<(String, Vec<usize>, Vec<f32>)> {
+        let form = &self.form;
+        let (h, q, kv) = (form.hidden, form.q_width(), form.kv_width());
+        let (x, mlp) = (form.input(), form.intermediate);
+        let weights = |part| self.weights.get(part).view().to_vec();
+        let (mut fc, wide) = (weights(Part::Fc), form.shape(Part::Fc).1);
+        for row in fc.chunks_mut(wide) {
+            for (tap, scale) in row.chunks_mut(h).zip(&self.scales) {
+                tap.iter_mut().for_each(|x| *x /= scale);
+            }
+        }
+        let (both, gate_up) = (weights(Part::Kv), weights(Part::GateUp));
+        let (k, v) = both.split_at(kv * x);
+        let (gate, up) = gate_up.split_at(mlp * h);
+        let layer = match form.version {
+            Version::Eagle1 => "layers.0",
+            Version::Eagle3 => "midlayer",
+        };
+        let named = |part: &str, shape: [usize; 2], values: Vec<f32>| {
+            (format!("{layer}.{part}.weight"), shape.to_vec(), values)
+        };
+        let norm = |name: String, part| (name, vec![h], weights(part));
+        let mut all = vec![
+            ("fc.weight".to_owned(), vec![h, wide], fc),
+            named("self_attn.q_proj", [q, x], weights(Part::Q)),
+            named("self_attn.k_proj", [kv, x], k.to_vec()),
+            named("self_attn.v_proj", [kv, x], v.to_vec()),
+            named("self_attn.o_proj", [h, q], weights(Part::O)),
+            norm(
+                format!("{layer}.post_attention_layernorm.weight"),
+                Part::PostNorm,
+            ),
+            named("mlp.gate_proj", [mlp, h], gate.to_vec()),
+            named("mlp.up_proj", [mlp, h], up.to_vec()),
+            named("mlp.down_proj", [h, mlp], weights(Part::Down)),
+        ];
+        if form.version == Version::Eagle3 {
+            let lm_head = &self.frozen.lm_head;
+            all.extend([
+                norm(format!("{layer}.input_layernorm.weight"), Part::InputNorm),
+                norm(format!("{layer}.hidden_norm.weight"), Part::HiddenNorm),
+                norm("norm.weight".to_owned(), Part::Norm),
+                (
+                    "lm_head.weight".to_owned(),
+                    vec![lm_head.rows(), h],
+                    lm_head.view().to_vec(),
+                ),
+            ]);
+        }
+        all
     }
 
     fn config(&self, checkpoint: &Checkpoint, head_type: HeadType) -> Value {
@@ -189,13 +192,17 @@ impl Trainer {
             "num_key_value_heads": form.kv_heads,
             "num_hidden_layers": 1,
             "vocab_size": target.vocab,
-            "draft_vocab_size": self.frozen.ids.len(),
             "rms_norm_eps": target.eps,
             "max_position_embeddings": target.max_position,
             "rope_theta": target.rope.theta,
             "tie_word_embeddings": false,
             "torch_dtype": head_type.name(),
         });
+        if form.version == Version::Eagle1 {
+            config["bias"] = json!(false);
+            return config;
+        }
+        config["draft_vocab_size"] = json!(self.frozen.ids.len());
         let taps = &self.data.facts().taps;
         if default_taps(target).ok().as_ref() != Some(taps) {
             config["eagle_aux_hidden_state_layer_ids"] = json!(taps);

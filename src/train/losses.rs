@@ -5,12 +5,12 @@ use super::{
     objective::Output,
     unroll::Unroll,
 };
-use crate::error::Result;
+use crate::{draft::eagle::Version, error::Result};
 
 /// The losses of a batch.
 #[derive(Debug)]
 pub(super) struct Losses {
-    /// Mean over the rows of step 0, in nats.
+    /// Mean of the law's over the rows of step 0, in nats.
     pub(super) first: f64,
     /// Rows judged at step 0.
     pub(super) rows: usize,
@@ -34,7 +34,8 @@ impl Unroll<'_> {
         let (sums, rows) = (&judged.sums, judged.rows[0]);
         #[expect(clippy::cast_precision_loss, reason = "a number of rows")]
         let mean = sums[0] / rows.max(1) as f64;
-        let total = sums.iter().zip(&shares).map(|(sum, share)| sum * share);
+        let total = judged.wholes.iter().zip(&shares);
+        let total = total.map(|(whole, share)| whole * share);
         let total = total.sum();
         self.backward(&pass, judged.outputs, &mut gradients)?;
         Ok(Losses {
@@ -48,7 +49,7 @@ impl Unroll<'_> {
     /// The output head.
     pub(super) fn head(&self) -> Output<'_> {
         Output {
-            norm: self.weights.get(Part::Norm),
+            norm: (self.form.version == Version::Eagle3).then(|| self.weights.get(Part::Norm)),
             lm_head: &self.frozen.lm_head,
             eps: self.form.eps,
         }

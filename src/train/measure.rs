@@ -136,7 +136,7 @@ impl Trainer {
         sequences: &[(Sequence, usize)],
         measured: &mut Measured,
     ) -> Result<f64> {
-        let batch = Batch::new(sequences, &self.scales, &self.frozen, DEPTH)?;
+        let batch = Batch::new(sequences, &self.scales, &self.form, &self.frozen, DEPTH)?;
         let unroll = self.unroll(&batch);
         let (pass, head) = (unroll.forward(DEPTH)?, unroll.head());
         let mut right: Vec<Vec<bool>> = Vec::with_capacity(DEPTH);

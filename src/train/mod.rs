@@ -1,4 +1,4 @@
-//! EAGLE-3 heads trained for a target on its own answers.
+//! EAGLE heads trained for a target on its own answers.
 //!
 //! ```text
 //! prompts -> distill -> data -> batch -> unroll -> objective -> backward -> adam -> export
@@ -9,7 +9,7 @@
 //! |---|---|
 //! | `distill`, `data` | the target answers; what it held at every token, on disk |
 //! | `frozen`, `vocab` | what is taken from the target as it is; which tokens are guessed among |
-//! | `start` | start values that copy and look at themselves |
+//! | `start`, `start_eagle1` | start values: EAGLE-3's copy and look at themselves |
 //! | `batch`, `unroll`, `attention`, `norm` | the head over its own outputs, and its gradient |
 //! | `objective`, `losses` | the loss against the target's law |
 //! | `recipe`, `split`, `trainer`, `adam` | what is done with which answers, step by step |
@@ -43,6 +43,7 @@ mod recipe;
 mod save;
 mod split;
 mod start;
+mod start_eagle1;
 mod trainer;
 mod unroll;
 mod vocab;

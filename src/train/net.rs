@@ -3,13 +3,14 @@
 use rayon::prelude::*;
 
 use super::mat::{CHUNK, Mat, add};
-use crate::{error::Result, kernels::Rope};
+use crate::{draft::eagle::Version, error::Result, kernels::Rope};
 
 /// Widths, and what does not change.
 #[derive(Clone, Debug)]
 pub(super) struct Form {
+    pub(super) version: Version,
     pub(super) hidden: usize,
-    /// Streams that are tapped.
+    /// Streams that a feature is made of: those tapped, or (EAGLE-1) the normed last one alone.
     pub(super) taps: usize,
     pub(super) heads: usize,
     pub(super) kv_heads: usize,
@@ -19,19 +20,21 @@ pub(super) struct Form {
     pub(super) rope: Rope,
 }
 
-/// A matrix or norm of the network; the layer is one layer wide, with embedding and stream side by side
-/// in front of its attention.
+/// A matrix or norm of the network. EAGLE-3 has embedding and stream side by side, each normed, in front
+/// of its attention; EAGLE-1 has them side by side in front of `fc`, whose output is the layer's stream and
+/// its attention's input, and its last output is read by the output head as it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Part {
-    /// `[hidden, taps * hidden]`, over taps that were divided by their scales.
+    /// `[hidden, taps * hidden]`, over taps that were divided by their scales; of EAGLE-1 `[hidden, 2 * hidden]`,
+    /// over embedding and feature.
     Fc,
-    /// `[1, hidden]`, of the embedding.
+    /// `[1, hidden]`, of the embedding. EAGLE-3.
     InputNorm,
-    /// `[1, hidden]`, of the stream.
+    /// `[1, hidden]`, of the stream. EAGLE-3.
     HiddenNorm,
-    /// `[heads * head_dim, 2 * hidden]`
+    /// `[heads * head_dim, input]`
     Q,
-    /// `[2 * kv_heads * head_dim, 2 * hidden]`: keys, then values.
+    /// `[2 * kv_heads * head_dim, input]`: keys, then values.
     Kv,
     /// `[hidden, heads * head_dim]`
     O,
@@ -41,7 +44,7 @@ pub(super) enum Part {
     GateUp,
     /// `[hidden, intermediate]`
     Down,
-    /// `[1, hidden]`, before the output head.
+    /// `[1, hidden]`, before the output head. EAGLE-3.
     Norm,
 }
 
@@ -85,7 +88,15 @@ impl Form {
         self.kv_heads * self.head_dim
     }
 
-    /// Rows and columns of a part.
+    /// Width of what attention reads.
+    pub(super) fn input(&self) -> usize {
+        match self.version {
+            Version::Eagle1 => self.hidden,
+            Version::Eagle3 => 2 * self.hidden,
+        }
+    }
+
+    /// Rows and columns of a part; one that the network has not has no rows.
     pub(super) fn shape(&self, part: Part) -> (usize, usize) {
         let (h, q, kv, mlp) = (
             self.hidden,
@@ -93,11 +104,16 @@ impl Form {
             self.kv_width(),
             self.intermediate,
         );
+        match (part, self.version) {
+            (Part::Fc, Version::Eagle1) => return (h, 2 * h),
+            (Part::InputNorm | Part::HiddenNorm | Part::Norm, Version::Eagle1) => return (0, h),
+            _ => {}
+        }
         match part {
             Part::Fc => (h, self.taps * h),
             Part::InputNorm | Part::HiddenNorm | Part::PostNorm | Part::Norm => (1, h),
-            Part::Q => (q, 2 * h),
-            Part::Kv => (2 * kv, 2 * h),
+            Part::Q => (q, self.input()),
+            Part::Kv => (2 * kv, self.input()),
             Part::O => (h, q),
             Part::GateUp => (2 * mlp, h),
             Part::Down => (h, mlp),

@@ -2,11 +2,16 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::draft::eagle::Version;
+
 /// How a head is trained. Phase 1 unrolls one step, phase 2 several.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Recipe {
-    /// Rows of the output head.
+    /// Which network it is. Trainings that were saved when there was one are EAGLE-3's.
+    #[serde(default = "eagle3")]
+    pub head: Version,
+    /// Rows of the output head; for EAGLE-1 the target's vocabulary.
     pub draft_vocab: usize,
     /// Key heads; `None`: as many as heads.
     pub kv_heads: Option<usize>,
@@ -37,6 +42,7 @@ pub struct Recipe {
 impl Default for Recipe {
     fn default() -> Self {
         Self {
+            head: eagle3(),
             draft_vocab: 8192,
             kv_heads: None,
             epochs: [3, 2],
@@ -52,4 +58,8 @@ impl Default for Recipe {
             seed: 0,
         }
     }
+}
+
+fn eagle3() -> Version {
+    Version::Eagle3
 }

@@ -114,7 +114,8 @@ struct Made {
 }
 
 impl Start<'_> {
-    fn tensor(&self, name: &str) -> Result<Vec<f32>> {
+    /// A matrix or norm of the target's last layer.
+    pub(super) fn tensor(&self, name: &str) -> Result<Vec<f32>> {
         let last = self.checkpoint.config().layers - 1;
         floats(
             self.checkpoint,
@@ -176,7 +177,7 @@ impl Start<'_> {
     }
 
     /// Keys or values of the target, each head as often as there are heads here for it.
-    fn repeated(&self, name: &str) -> Result<Vec<f32>> {
+    pub(super) fn repeated(&self, name: &str) -> Result<Vec<f32>> {
         let (form, config) = (self.form, self.checkpoint.config());
         let theirs = self.tensor(name)?;
         let times = form.kv_heads / config.kv_heads;

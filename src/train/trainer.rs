@@ -20,11 +20,13 @@ use super::{
     random::Random,
     split::{Counted, split},
     start::{self, Start},
+    start_eagle1,
     unroll::Unroll,
     vocab::{self, Coverage},
 };
 use crate::{
     TokenId,
+    draft::eagle::Version,
     error::Result,
     model::{
         config::{RopeConfig, RopeScaling},
@@ -117,7 +119,9 @@ impl Trainer {
     ) -> Result<Self> {
         let mut trainer = Self::unstarted(checkpoint, data, recipe, forced)?;
         let seen = trainer.seen()?;
-        trainer.scales = start::scales(&seen, trainer.form.taps);
+        if trainer.form.version == Version::Eagle3 {
+            trainer.scales = start::scales(&seen, trainer.form.taps);
+        }
         let start = Start {
             checkpoint,
             form: &trainer.form,
@@ -126,11 +130,14 @@ impl Trainer {
             scales: &trainer.scales,
             seed: trainer.recipe.seed,
         };
-        trainer.weights = start.weights()?;
+        trainer.weights = match trainer.form.version {
+            Version::Eagle1 => start_eagle1::weights(&start)?,
+            Version::Eagle3 => start.weights()?,
+        };
         Ok(trainer)
     }
 
-    /// All but scales and weights.
+    /// All but the scales of taps, and weights.
     pub(super) fn unstarted(
         checkpoint: &Checkpoint,
         data: Data,
@@ -140,6 +147,7 @@ impl Trainer {
         let form = form(checkpoint, data.facts().taps.len(), &recipe)?;
         let (train, held) = split(&data, &recipe)?;
         let entries = train.iter().map(|(entry, _)| entry);
+        fits(&recipe, data.facts())?;
         let (ids, coverage) = vocab::choose(&data, entries, recipe.draft_vocab, forced)?;
         let mut trainer = Self {
             frozen: Frozen::read(checkpoint, ids)?,
@@ -357,7 +365,7 @@ impl Trainer {
             Ok((self.data.sequence(entry)?, *from))
         });
         let sequences: Vec<_> = sequences.collect::<Result<_, TrainError>>()?;
-        Batch::new(&sequences, &self.scales, &self.frozen, steps)
+        Batch::new(&sequences, &self.scales, &self.form, &self.frozen, steps)
     }
 
     pub(super) fn unroll<'a>(&'a self, batch: &'a Batch) -> Unroll<'a> {
@@ -368,6 +376,17 @@ impl Trainer {
             batch,
         }
     }
+}
+
+/// Refuses a draft vocabulary that the head cannot have.
+fn fits(recipe: &Recipe, facts: &Facts) -> Result<(), TrainError> {
+    if recipe.head == Version::Eagle3 || recipe.draft_vocab == facts.vocab {
+        return Ok(());
+    }
+    Err(TrainError::Unfit(format!(
+        "a draft vocabulary of {} tokens; accepted is the target's {}, among which EAGLE-1 heads guess",
+        recipe.draft_vocab, facts.vocab
+    )))
 }
 
 /// The shape of a head for a target.
@@ -385,8 +404,12 @@ fn form(checkpoint: &Checkpoint, taps: usize, recipe: &Recipe) -> Result<Form> {
         scaling: RopeScaling::None,
     };
     Ok(Form {
+        version: recipe.head,
         hidden: config.hidden,
-        taps,
+        taps: match recipe.head {
+            Version::Eagle1 => 1,
+            Version::Eagle3 => taps,
+        },
         heads: config.heads,
         kv_heads,
         head_dim: config.head_dim,

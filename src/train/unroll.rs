@@ -10,6 +10,12 @@
 //! r = h + Wo attention(q)     o = r + Wdown(silu(g) u)   where [g; u] = Wgu r̂
 //! ```
 //!
+//! EAGLE-1 has no norm in front of its attention, and its layer's stream is the input itself:
+//!
+//! ```text
+//! h = f, or o of the step before      x = fc [e; h]      r = x + Wo attention(q)
+//! ```
+//!
 //! The gradient goes through the steps backwards. A key of step k is seen by its row at k and at all
 //! later steps, so by the time the gradient reaches step k all of that key's gradient is there; the keys
 //! of step 0 are seen by every step, and come last.
@@ -26,6 +32,7 @@ use super::{
 };
 use crate::{
     TokenId,
+    draft::eagle::Version,
     error::Result,
     kernels::{Exec, silu_mul},
 };
@@ -42,10 +49,18 @@ pub(super) struct Unroll<'a> {
 /// Rows before the attention.
 #[derive(Debug)]
 struct Input {
-    embedding: Normed,
-    stream: Normed,
-    /// `[rows, 2 * hidden]`
+    origin: Origin,
+    /// `[rows, input]`
     x: Mat,
+}
+
+/// What these were made of.
+#[derive(Debug)]
+enum Origin {
+    /// EAGLE-3: the two halves.
+    Normed { embedding: Normed, stream: Normed },
+    /// EAGLE-1: what went through `fc`, `[rows, 2 * hidden]`.
+    Joined(Mat),
 }
 
 /// What a step leaves for the gradient; rows are queries.
@@ -87,7 +102,10 @@ impl Unroll<'_> {
     /// Unrolls `steps` steps, which the batch must have been packed for.
     pub(super) fn forward(&self, steps: usize) -> Result<Pass> {
         let batch = self.batch;
-        let h = batch.taps.times_t(self.weights.get(Part::Fc))?;
+        let h = match self.form.version {
+            Version::Eagle1 => batch.features.clone(),
+            Version::Eagle3 => batch.features.times_t(self.weights.get(Part::Fc))?,
+        };
         let first = self.input(&batch.tokens, &h)?;
         let rows = self.keys(&first.x, &batch.positions)?;
         let mut pass = Pass {
@@ -107,19 +125,20 @@ impl Unroll<'_> {
 
     fn input(&self, tokens: &[TokenId], h: &Mat) -> Result<Input> {
         let (width, eps) = (self.form.hidden, self.form.eps);
-        let embedding = Normed::of(&self.frozen.embed(tokens), width, eps);
+        let embedded = self.frozen.embed(tokens);
+        if self.form.version == Version::Eagle1 {
+            let joined = beside(&embedded, &h.view(), width)?;
+            let x = joined.times_t(self.weights.get(Part::Fc))?;
+            let origin = Origin::Joined(joined);
+            return Ok(Input { origin, x });
+        }
+        let embedding = Normed::of(&embedded, width, eps);
         let stream = Normed::of(&h.view(), width, eps);
         let left = embedding.weighted(&self.weights.get(Part::InputNorm).view());
         let right = stream.weighted(&self.weights.get(Part::HiddenNorm).view());
-        let mut x = Vec::with_capacity(2 * left.len());
-        for (left, right) in left.chunks(width).zip(right.chunks(width)) {
-            x.extend_from_slice(left);
-            x.extend_from_slice(right);
-        }
         Ok(Input {
-            embedding,
-            stream,
-            x: Mat::new(2 * width, x)?,
+            origin: Origin::Normed { embedding, stream },
+            x: beside(&left, &right, width)?,
         })
     }
 
@@ -186,7 +205,10 @@ impl Unroll<'_> {
         let q = Mat::new(form.q_width(), q)?;
         let (attended, shares) = self.attention(pass, step).forward(&q)?;
         let mut r = attended.times_t(weights.get(Part::O))?.view().to_vec();
-        add(&mut r, &h.view());
+        match form.version {
+            Version::Eagle1 => add(&mut r, &x.view()),
+            Version::Eagle3 => add(&mut r, &h.view()),
+        }
         let middle = Normed::of(&r, form.hidden, form.eps);
         let y = middle.weighted(&weights.get(Part::PostNorm).view());
         let y = Mat::new(form.hidden, y)?;
@@ -249,7 +271,7 @@ impl Unroll<'_> {
                         .key_input(keys, &input.x, &positions, gradients)?
                         .view(),
                 );
-                self.inputs(input, &dx, &mut above, gradients);
+                self.inputs(input, &dx, &mut above, gradients)?;
             } else {
                 self.first(pass, &rows, &dx, &above, gradients)?;
             }
@@ -257,7 +279,8 @@ impl Unroll<'_> {
         Ok(())
     }
 
-    /// The gradient from a layer's output to its attention's queries, and to `h`.
+    /// The gradient from a layer's output to its attention's queries, and to the stream that both are
+    /// added to.
     fn layer(
         &self,
         made: &Step,
@@ -316,23 +339,42 @@ impl Unroll<'_> {
         both.times(self.weights.get(Part::Kv))
     }
 
-    /// From the gradient of an input to its norms' weights, and to `h`, to which it is added.
-    fn inputs(&self, input: &Input, dx: &[f32], h: &mut [f32], gradients: &mut Gradients) {
+    /// From the gradient of an input, and of the layer's stream in `h`, to the weights that they were made
+    /// with, and to `h`.
+    fn inputs(
+        &self,
+        input: &Input,
+        dx: &[f32],
+        h: &mut [f32],
+        gradients: &mut Gradients,
+    ) -> Result<()> {
         let width = self.form.hidden;
+        let (embedding, stream) = match &input.origin {
+            Origin::Normed { embedding, stream } => (embedding, stream),
+            Origin::Joined(joined) => {
+                // The stream is the input.
+                add(h, dx);
+                let d = Mat::new(width, h.to_vec())?;
+                gradients.linear(Part::Fc, &d, joined)?;
+                let both = d.times(self.weights.get(Part::Fc))?;
+                let both = both.view();
+                for (h, both) in h.chunks_mut(width).zip(both.chunks(2 * width)) {
+                    h.copy_from_slice(&both[width..]);
+                }
+                return Ok(());
+            }
+        };
         let rows = || dx.chunks(2 * width);
         let left: Vec<f32> = rows().flat_map(|row| row[..width].to_vec()).collect();
         let right: Vec<f32> = rows().flat_map(|row| row[width..].to_vec()).collect();
         let norm = self.weights.get(Part::HiddenNorm);
-        input
-            .embedding
-            .weight_gradient(&left, gradients.get_mut(Part::InputNorm));
-        input
-            .stream
-            .weight_gradient(&right, gradients.get_mut(Part::HiddenNorm));
-        input.stream.input_gradient(&right, &norm.view(), h);
+        embedding.weight_gradient(&left, gradients.get_mut(Part::InputNorm));
+        stream.weight_gradient(&right, gradients.get_mut(Part::HiddenNorm));
+        stream.input_gradient(&right, &norm.view(), h);
+        Ok(())
     }
 
-    /// From the gradients of step 0 to `fc`: of its keys, of its queries' inputs and of their `h`.
+    /// From the gradients of step 0 to `fc`: of its keys, of its queries' inputs and of their stream.
     fn first(
         &self,
         pass: &Pass,
@@ -345,17 +387,29 @@ impl Unroll<'_> {
         let dx = self.key_input(keys, &pass.first.x, &batch.positions, gradients)?;
         let mut dx = dx.view().to_vec();
         let mut dh = vec![0.0; batch.tokens.len() * width];
-        let queries = queries.view();
+        let (queries, wide) = (queries.view(), self.form.input());
         for (query, row) in batch.rows.iter().enumerate() {
-            let wide = 2 * width;
             let from = &queries[query * wide..(query + 1) * wide];
             add(&mut dx[row * wide..(row + 1) * wide], from);
             let from = &h[query * width..(query + 1) * width];
             add(&mut dh[row * width..(row + 1) * width], from);
         }
-        self.inputs(&pass.first, &dx, &mut dh, gradients);
-        gradients.linear(Part::Fc, &Mat::new(width, dh)?, &batch.taps)
+        self.inputs(&pass.first, &dx, &mut dh, gradients)?;
+        match self.form.version {
+            Version::Eagle1 => Ok(()),
+            Version::Eagle3 => gradients.linear(Part::Fc, &Mat::new(width, dh)?, &batch.features),
+        }
     }
+}
+
+/// Rows side by side.
+fn beside(left: &[f32], right: &[f32], width: usize) -> Result<Mat> {
+    let mut both = Vec::with_capacity(left.len() + right.len());
+    for (left, right) in left.chunks(width).zip(right.chunks(width)) {
+        both.extend_from_slice(left);
+        both.extend_from_slice(right);
+    }
+    Mat::new(2 * width, both)
 }
 
 /// `silu(g) u` of rows `[g; u]`.

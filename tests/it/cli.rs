@@ -7,12 +7,14 @@ mod check_head;
 mod convert;
 mod eagle;
 pub(crate) mod flags;
+mod gguf_form;
 mod host;
 mod inspect;
 mod judge;
 mod prepare;
 mod requests;
 mod results;
+mod shipped;
 pub(crate) mod tokenizers;
 mod train;
 

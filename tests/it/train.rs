@@ -6,7 +6,7 @@ use eyrie::{
     TokenId,
     draft::{
         Pick, Shape,
-        eagle::{EagleDrafter, Head, HeadCheckpoint, HeadOptions, TargetFacts},
+        eagle::{EagleDrafter, Head, HeadCheckpoint, HeadOptions, TargetFacts, Version},
     },
     model::{Dtype, Target, load::Checkpoint},
     train::{
@@ -98,7 +98,11 @@ impl Bench {
     }
 
     fn trainer(&self, data: Data) -> Trainer {
-        Trainer::new(&self.checkpoint, data, recipe(), &[5]).expect("a training")
+        self.trainer_of(data, recipe())
+    }
+
+    fn trainer_of(&self, data: Data, recipe: Recipe) -> Trainer {
+        Trainer::new(&self.checkpoint, data, recipe, &[5]).expect("a training")
     }
 }
 
@@ -109,6 +113,18 @@ fn recipe() -> Recipe {
         rows: 60,
         held_out: 5,
         ..Recipe::default()
+    }
+}
+
+/// The same for EAGLE-1, which guesses among all tokens.
+fn recipe_of(head: Version) -> Recipe {
+    Recipe {
+        head,
+        draft_vocab: match head {
+            Version::Eagle1 => 64,
+            Version::Eagle3 => recipe().draft_vocab,
+        },
+        ..recipe()
     }
 }
 
@@ -363,10 +379,10 @@ fn other_data_are_refused() {
 }
 
 /// Loss falls, guesses come right, and the exported head drafts what was measured.
-#[test]
-fn training_teaches() {
+fn training_teaches(head: Version) {
     let bench = Bench::new();
-    let mut trainer = bench.trainer(bench.distill("data", &prompts(200), 32, usize::MAX));
+    let data = bench.distill("data", &prompts(200), 32, usize::MAX);
+    let mut trainer = bench.trainer_of(data, recipe_of(head));
     let before = trainer.note(None).expect("measured").clone();
     let mut losses = Vec::new();
     while let Some(stepped) = trainer.step().expect("a step") {
@@ -406,11 +422,31 @@ fn training_teaches() {
     assert!(accepted * 50 > drafted, "{accepted} of {drafted}");
 }
 
-/// A training that was saved and begun again is, to the bit, one that was not.
 #[test]
-fn a_resumed_training_is_an_unbroken_one() {
+fn training_teaches_eagle3() {
+    training_teaches(Version::Eagle3);
+}
+
+#[test]
+fn training_teaches_eagle1() {
+    training_teaches(Version::Eagle1);
+}
+
+#[test]
+fn a_resumed_training_of_eagle3_is_an_unbroken_one() {
+    a_resumed_training_is_an_unbroken_one(Version::Eagle3);
+}
+
+#[test]
+fn a_resumed_training_of_eagle1_is_an_unbroken_one() {
+    a_resumed_training_is_an_unbroken_one(Version::Eagle1);
+}
+
+/// A training that was saved and begun again is, to the bit, one that was not.
+fn a_resumed_training_is_an_unbroken_one(head: Version) {
     let bench = Bench::new();
-    let mut whole = bench.trainer(bench.data());
+    let trainer = || bench.trainer_of(bench.data(), recipe_of(head));
+    let mut whole = trainer();
     while whole.step().expect("a step").is_some() {}
     whole.note(None).expect("measured");
     let export = |trainer: &Trainer, name: &str| {
@@ -425,13 +461,14 @@ fn a_resumed_training_is_an_unbroken_one() {
     let right = export(&whole, "whole");
     let state = bench.at("state");
     for stop in [1, whole.totals()[0], all - 1] {
-        let mut trainer = bench.trainer(bench.data());
+        let mut trainer = trainer();
         for _ in 0..stop {
             trainer.step().expect("a step");
         }
         trainer.save(&state).expect("saved");
         drop(trainer);
-        let resumed = Trainer::resume(&state, &bench.checkpoint, bench.data(), recipe(), &[5]);
+        let recipe = recipe_of(head);
+        let resumed = Trainer::resume(&state, &bench.checkpoint, bench.data(), recipe, &[5]);
         let mut trainer = resumed.expect("resumed");
         let mut steps = stop;
         while trainer.step().expect("a step").is_some() {
@@ -447,11 +484,40 @@ fn a_resumed_training_is_an_unbroken_one() {
     }
     let other = Recipe {
         seed: 3,
-        ..recipe()
+        ..recipe_of(head)
     };
     let error = Trainer::resume(&state, &bench.checkpoint, bench.data(), other, &[5]);
     let error = error.expect_err("another recipe").to_string();
     assert!(error.contains("seed is 0; accepted is 3"), "{error}");
+}
+
+/// A training that was saved before a recipe said which head it is of goes on as EAGLE-3's.
+#[test]
+fn older_states_are_read() {
+    let bench = Bench::new();
+    let mut trainer = bench.trainer(bench.data());
+    trainer.step().expect("a step");
+    let state = bench.at("state");
+    trainer.save(&state).expect("saved");
+    let bytes = fs::read(&state).expect("a file");
+    let (len, _) = bytes.split_first_chunk::<8>().expect("a length");
+    let end = 8 + usize::try_from(u64::from_le_bytes(*len)).expect("small");
+    let header = std::str::from_utf8(&bytes[8..end]).expect("text");
+    let key = r#"\"head\":\"eagle3\","#;
+    assert_eq!(header.matches(key).count(), 1, "{header}");
+    // As long as before: offsets count from its end, and blanks are allowed there.
+    let older = format!("{:len$}", header.replace(key, ""), len = header.len());
+    let file = [&bytes[..8], older.as_bytes(), &bytes[end..]].concat();
+    fs::write(&state, file).expect("written");
+    let resumed = Trainer::resume(&state, &bench.checkpoint, bench.data(), recipe(), &[5]);
+    assert_eq!(resumed.expect("resumed").place(), trainer.place());
+    let other = recipe_of(Version::Eagle1);
+    let error = Trainer::resume(&state, &bench.checkpoint, bench.data(), other, &[5]);
+    let error = error.expect_err("another head").to_string();
+    assert!(
+        error.contains("head is \"eagle3\"; accepted is \"eagle1\""),
+        "{error}"
+    );
 }
 
 /// A target too shallow for the usual taps has a head with others, which the head's file says.
@@ -537,6 +603,17 @@ fn what_cannot_be_trained_says_why() {
     assert!(
         many.contains("65 tokens") && many.contains("to 64"),
         "{many}"
+    );
+    let part = said(
+        Recipe {
+            head: Version::Eagle1,
+            ..recipe()
+        },
+        &[],
+    );
+    assert!(
+        part.contains("48 tokens") && part.contains("the target's 64"),
+        "{part}"
     );
     let held = said(
         Recipe {

@@ -12,7 +12,7 @@ use eyrie::{
     TokenId,
     accept::{Block, Match, Rejection, Rule},
     draft::{
-        Drafter, ModelDrafter, Ngram, NoDrafter, Pick, Script, Shape,
+        Drafter, FirstOf, ModelDrafter, Ngram, NoDrafter, Pick, Script, Shape,
         eagle::{EagleDrafter, Head, HeadCheckpoint, HeadOptions, TargetFacts},
     },
     kernels::Format,
@@ -30,8 +30,9 @@ use eyrie_fixtures::{
 /// Drafters of the grid: `self` is the target, `td` a random model of two layers, both with the
 /// pick that the rule is for (`coupled` or `drawn`), `td-greedy` the same with the pick `greedy`,
 /// `td-tree` the same with trees of three children a row, where the rule is not for chains only;
-/// `eagle1` and `eagle3` random heads, the latter with half of the vocabulary, `eagle3-tree` as `td-tree`.
-pub const DRAFTERS: [&str; 10] = [
+/// `eagle1` and `eagle3` random heads, the latter with half of the vocabulary, `eagle3-tree` as `td-tree`;
+/// `ngram-eagle3` asks the head where `ngram` has no guess, `ngram-eagle3-tree` as `td-tree`.
+pub const DRAFTERS: [&str; 12] = [
     "none",
     "ngram",
     "self",
@@ -42,6 +43,8 @@ pub const DRAFTERS: [&str; 10] = [
     "eagle1",
     "eagle3",
     "eagle3-tree",
+    "ngram-eagle3",
+    "ngram-eagle3-tree",
 ];
 /// Most levels of drafts a round.
 pub const DEPTHS: [usize; 8] = [1, 2, 3, 4, 5, 6, 7, 8];
@@ -286,11 +289,18 @@ impl Runner {
             _ => Pick::Drawn,
         };
         let topk = if config.grows_trees() { 3 } else { 1 };
-        if let "eagle1" | "eagle3" | "eagle3-tree" = config.drafter {
-            let name = config.drafter.trim_end_matches("-tree");
+        let name = config.drafter.trim_end_matches("-tree");
+        let (first, name) = match name.strip_prefix("ngram-") {
+            Some(name) => (true, name),
+            None => (false, name),
+        };
+        if let "eagle1" | "eagle3" = name {
             let head = self.head(name, config)?;
-            let shape = Shape { pick, topk };
-            return Ok(Box::new(EagleDrafter::new(head, shape, 4096)));
+            let eagle = EagleDrafter::new(head, Shape { pick, topk }, 4096);
+            return Ok(match first {
+                true => Box::new(FirstOf::new(Box::new(Ngram), Box::new(eagle))),
+                false => Box::new(eagle),
+            });
         }
         let model = match config.drafter {
             "self" => self.model("tt", config)?,
@@ -427,13 +437,13 @@ pub fn run_all(tokens: usize, prompts: usize, out: &mut dyn Write) -> anyhow::Re
     }
     writeln!(
         out,
-        "rule       drafter     configurations     tokens    drafted   accepted"
+        "rule       drafter           configurations     tokens    drafted   accepted"
     )?;
     for ((rule, drafter), (configs, tokens, drafted, accepted)) in sums {
         let rule = RULES[rule];
         writeln!(
             out,
-            "{rule:<10} {drafter:<11} {configs:>14} {tokens:>10} {drafted:>10} {accepted:>10}"
+            "{rule:<10} {drafter:<17} {configs:>14} {tokens:>10} {drafted:>10} {accepted:>10}"
         )?;
     }
     let seconds = begin.elapsed().as_secs();

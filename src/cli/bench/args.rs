@@ -41,7 +41,7 @@ pub struct BenchArgs {
     /// Target: directory (config.json, *.safetensors, tokenizer.json) or .gguf file
     #[arg(long, value_name = "PATH")]
     pub model: PathBuf,
-    /// Drafters: none, ngram, model=PATH, eagle=PATH, script=PATH; without a path that of --draft
+    /// Drafters: none, ngram, model=PATH, eagle=PATH, ngram+eagle=PATH, script=PATH; without a path that of --draft
     #[arg(
         long,
         value_name = "NAME[=PATH],…",
@@ -157,6 +157,7 @@ impl DrafterSpec {
             DrafterKind::Ngram => "ngram",
             DrafterKind::Model => "model",
             DrafterKind::Eagle => "eagle",
+            DrafterKind::NgramEagle => "ngram+eagle",
             DrafterKind::Script => "script",
         }
     }
@@ -168,7 +169,7 @@ impl DrafterSpec {
 
     /// Whether it grows trees.
     pub(super) fn branches(&self) -> bool {
-        matches!(self.kind, DrafterKind::Model | DrafterKind::Eagle)
+        self.kind.branches()
     }
 }
 
@@ -181,7 +182,8 @@ impl FromStr for DrafterSpec {
             None => (text, None),
         };
         let kind = DrafterKind::from_str(name, false).map_err(|_| {
-            "accepted are none, ngram, model=PATH, eagle=PATH and script=PATH".to_owned()
+            "accepted are none, ngram, model=PATH, eagle=PATH, ngram+eagle=PATH and script=PATH"
+                .to_owned()
         })?;
         let spec = Self {
             kind,
@@ -228,6 +230,7 @@ mod tests {
             "model",
             "model=a/b",
             "eagle=x=y",
+            "ngram+eagle=x",
             "script=s.json",
         ] {
             assert_eq!(good.parse::<DrafterSpec>().expect(good).to_string(), good);
@@ -238,6 +241,7 @@ mod tests {
             ("ngram=x", "ngram reads no file"),
             ("none=x", "none reads no file"),
             ("eagle=", "eagle= needs a path"),
+            ("ngram+model=x", "ngram+eagle=PATH"),
         ] {
             let error = wrong.parse::<DrafterSpec>().expect_err(wrong);
             assert!(error.contains(part), "{wrong}: {error}");

@@ -172,10 +172,13 @@ fn check_flags(args: &BenchArgs, drafters: &[DrafterSpec]) -> Result<()> {
         }
     }
     if !args.tree.is_empty() && !any(DrafterSpec::branches) {
-        return usage("--tree", "needs a drafter that grows trees: model or eagle");
+        return usage(
+            "--tree",
+            "needs a drafter that grows trees: model, eagle or ngram+eagle",
+        );
     }
-    if let (false, Some(flag)) = (any(|s| s.kind == DrafterKind::Eagle), args.head.given()) {
-        return usage(flag, "needs the drafter eagle");
+    if let (false, Some(flag)) = (any(|s| s.kind.has_head()), args.head.given()) {
+        return usage(flag, "needs the drafter eagle or ngram+eagle");
     }
     if args.allow_tokenizer_mismatch && !any(|spec| spec.kind == DrafterKind::Model) {
         return usage("--allow-tokenizer-mismatch", "needs the drafter model");
@@ -234,9 +237,10 @@ fn arm(args: &BenchArgs, spec: &DrafterSpec, name: &str, size: Size) -> Result<A
             Size::Tree(tree) => Some(tree),
             _ => None,
         },
-        head: match spec.kind {
-            DrafterKind::Eagle => args.head,
-            _ => HeadArgs::default(),
+        head: if spec.kind.has_head() {
+            args.head
+        } else {
+            HeadArgs::default()
         },
         pick: args.pick.filter(|_| drafts),
         dtype: args.dtype,

@@ -7,6 +7,7 @@ use anyhow::{Context, Result};
 use super::Config;
 use crate::{
     cli::{bench::COMMIT, models::Opened},
+    draft::eagle::Version,
     train::Trainer,
 };
 
@@ -34,13 +35,25 @@ fn text(config: &Config, target: &Opened, trainer: &Trainer, line: &[OsString]) 
     let [first, second] = trainer.totals();
     let model = name(target.checkpoint.path());
     let command: Vec<_> = line.iter().map(|word| word.to_string_lossy()).collect();
-    writeln!(text, "# EAGLE-3 head for {model}\n")?;
+    let (name, paper, feature) = match recipe.head {
+        Version::Eagle1 => {
+            let feature =
+                "the target's normed last stream as its feature, and the target's output head";
+            ("EAGLE-1", "2401.15077", feature.to_owned())
+        }
+        Version::Eagle3 => {
+            let feature = format!(
+                "taps {:?} (layer inputs), {} draft tokens",
+                facts.taps, recipe.draft_vocab
+            );
+            ("EAGLE-3", "2503.01840", feature)
+        }
+    };
+    writeln!(text, "# {name} head for {model}\n")?;
     writeln!(
         text,
-        "A draft head for speculative decoding (EAGLE-3, arXiv 2503.01840), in the form of the paper's own \
-         code: one layer, taps {:?} (layer inputs), {} draft tokens, {}.\n",
-        facts.taps,
-        recipe.draft_vocab,
+        "A draft head for speculative decoding ({name}, arXiv {paper}), in the form of the paper's own code: one \
+         layer, {feature}, {}.\n",
         crate::train::HeadType::from(config.head_type).name(),
     )?;
     writeln!(text, "| | |\n|---|---|")?;

@@ -1,4 +1,4 @@
-//! `eyrie train eagle3`: a head for a target, from its own answers.
+//! `eyrie train eagle3` and `eagle1`: a head for a target, from its own answers.
 
 mod card;
 mod run;
@@ -14,14 +14,17 @@ use super::{
     error::{Unwritable, usage},
     models::Opened,
 };
-use crate::train::{HeadType, Recipe};
+use crate::{
+    draft::eagle::Version,
+    train::{HeadType, Recipe},
+};
 
 /// Said by `train --help`.
 pub(super) const TRAIN: &str = "\
 Phase 1 trains the head on true features, phase 2 on its own outputs too, as drafting feeds it. After each \
 epoch it guesses along held-out answers, beside the drafter ngram, which costs nothing. The state is saved in \
 DIR/training every so often, and at Ctrl-C; the same command goes on from there, step for step as if it had \
-not been stopped. The head that is left in DIR is a plain EAGLE-3 head that every engine can load, with a \
+not been stopped. The head that is left in DIR is a plain one, in the form of its paper's own code, with a \
 card.";
 
 /// Flags of `train`.
@@ -39,11 +42,25 @@ pub enum TrainWhat {
     /// An EAGLE-3 head
     #[command(after_help = TRAIN)]
     Eagle3(Box<Eagle3Args>),
+    /// An EAGLE-1 head, which guesses the model's next feature, among all its tokens
+    #[command(after_help = TRAIN)]
+    Eagle1(Box<TrainingArgs>),
 }
 
 /// Flags of `train eagle3`.
 #[derive(Debug, Args)]
 pub struct Eagle3Args {
+    /// Tokens that the head guesses among: those that answers have most often
+    #[arg(long, value_name = "N", allow_negative_numbers = true, default_value_t = 8192, value_parser = clap::value_parser!(u32).range(1..))]
+    pub draft_vocab: u32,
+    /// The training.
+    #[command(flatten)]
+    pub training: TrainingArgs,
+}
+
+/// Flags of every training of a head.
+#[derive(Debug, Args)]
+pub struct TrainingArgs {
     /// Target: directory (config.json, *.safetensors, tokenizer.json) or .gguf file
     #[arg(long, value_name = "PATH")]
     pub model: PathBuf,
@@ -53,9 +70,6 @@ pub struct Eagle3Args {
     /// Folder of the head: new, or one to go on with
     #[arg(long, value_name = "DIR")]
     pub out: PathBuf,
-    /// Tokens that the head guesses among: those that answers have most often
-    #[arg(long, value_name = "N", allow_negative_numbers = true, default_value_t = 8192, value_parser = clap::value_parser!(u32).range(1..))]
-    pub draft_vocab: u32,
     /// Key heads [default: as many as heads]
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(u16).range(1..))]
     pub kv_heads: Option<u16>,
@@ -111,6 +125,15 @@ pub struct Eagle3Args {
     pub print_config: bool,
 }
 
+impl TrainWhat {
+    fn training(&self) -> &TrainingArgs {
+        match self {
+            Self::Eagle3(args) => &args.training,
+            Self::Eagle1(args) => args,
+        }
+    }
+}
+
 /// A type of a head's tensors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
@@ -148,7 +171,12 @@ struct Config {
 }
 
 impl Config {
-    fn new(args: &Eagle3Args, target: &Opened) -> Result<Self> {
+    fn new(what: &TrainWhat, target: &Opened) -> Result<Self> {
+        let args = what.training();
+        let (head, draft_vocab) = match what {
+            TrainWhat::Eagle3(args) => (Version::Eagle3, args.draft_vocab as usize),
+            TrainWhat::Eagle1(_) => (Version::Eagle1, target.checkpoint.config().vocab),
+        };
         let heads = target.checkpoint.config().heads;
         let kv_heads = args.kv_heads.map_or(heads, usize::from);
         let epochs = pair("--epochs", &args.epochs)?.map(usize::from);
@@ -162,7 +190,8 @@ impl Config {
             );
         }
         let recipe = Recipe {
-            draft_vocab: args.draft_vocab as usize,
+            head,
+            draft_vocab,
             kv_heads: Some(kv_heads),
             epochs,
             unroll: args.unroll.into(),
@@ -190,10 +219,10 @@ impl Config {
 
 /// Runs the command, which `line` is the words of.
 pub(super) fn run(args: &TrainArgs, line: &[OsString]) -> Result<()> {
-    let TrainWhat::Eagle3(args) = &args.what;
-    let target = Opened::of("--model", &args.model)?;
-    let config = Config::new(args, &target)?;
-    if args.print_config {
+    let training = args.what.training();
+    let target = Opened::of("--model", &training.model)?;
+    let config = Config::new(&args.what, &target)?;
+    if training.print_config {
         let mut out = std::io::stdout().lock();
         writeln!(out, "{}", serde_json::to_string_pretty(&config)?).map_err(Unwritable)?;
         return Ok(());

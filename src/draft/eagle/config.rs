@@ -5,6 +5,8 @@
 
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use crate::{TokenId, model::config::RopeConfig};
 
 /// A head: EAGLE-1 (Li et al. 2024, arXiv 2401.15077) or EAGLE-3 (Li et al. 2025, arXiv
@@ -105,7 +107,8 @@ pub struct HeadConfig {
 }
 
 /// Which network a head is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Version {
     /// EAGLE-1, also drafted with as EAGLE-2.
     Eagle1,

@@ -63,6 +63,7 @@ fn every_arm_gives_plain_decodings_tokens_and_the_result_has_it_all() {
         "ngram".to_owned(),
         with("model", "td"),
         with("eagle", "e3"),
+        with("ngram+eagle", "e3"),
         with("script", "script.json"),
     ];
     let args = [
@@ -87,7 +88,8 @@ fn every_arm_gives_plain_decodings_tokens_and_the_result_has_it_all() {
         .map(|arm| &arm["name"])
         .collect();
     let expected = "none|ngram depth 1|ngram depth 3|model depth 1|model depth 3|model tree 2x2x4|\
-         eagle depth 1|eagle depth 3|eagle tree 2x2x4|script depth 1|script depth 3";
+         eagle depth 1|eagle depth 3|eagle tree 2x2x4|ngram+eagle depth 1|ngram+eagle depth 3|\
+         ngram+eagle tree 2x2x4|script depth 1|script depth 3";
     assert_eq!(names, expected.split('|').collect::<Vec<_>>());
     let cells = list(&result["cells"]);
     assert_eq!(cells.len(), 4);

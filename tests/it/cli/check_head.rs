@@ -1,12 +1,12 @@
 //! `eyrie check-head`.
 
-use std::fs;
+use std::{fs, path::Path};
 
 use clap::CommandFactory;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use super::{Ran, eyrie, flags::Case};
+use super::{Ran, eyrie, flags::Case, shipped::shipped};
 
 const PROMPTS: &str = "{\"prompt_ids\": [3, 7]}\n\n{\"prompt_ids\": [40], \"id\": \"b\", \"max_tokens\": 1}\n{\"prompt_ids\": [21]}\n";
 
@@ -60,6 +60,106 @@ fn good_and_bad_heads_have_their_exit_status_and_words() {
             assert!(ran.out.contains(part), "{head}: {part:?} in {}", ran.out);
         }
     }
+}
+
+/// Beginnings for models that only go on with a text, and questions for those that answer.
+const TEXTS: &str = r#"{"prompt": "The state of the Union is"}
+{"prompt": "Our Government has"}
+{"prompt": "In the last year"}
+{"prompt": "To the Congress of the United States:"}
+{"prompt": "I am happy to report that"}
+{"prompt": "The Treasury"}
+{"prompt": "We must"}
+{"prompt": "The people of this country"}
+"#;
+const QUESTIONS: &str = r#"{"turns": ["Why is the sky blue?"]}
+{"turns": ["Write a short story about a dog."]}
+{"turns": ["How do I make tea?"]}
+{"turns": ["Explain what a prime number is."]}
+{"turns": ["Name three rivers and say where they are."]}
+{"turns": ["What is photosynthesis?"]}
+"#;
+
+/// A copy of a head with a file changed.
+fn changed(head: &Path, name: &str, change: impl FnOnce(Vec<u8>) -> Vec<u8>) -> TempDir {
+    let dir = TempDir::new().expect("a temporary folder");
+    for file in ["config.json", "model.safetensors"] {
+        fs::copy(head.join(file), dir.path().join(file)).expect("a copy");
+    }
+    let path = dir.path().join(name);
+    let bytes = fs::read(&path).expect("the file");
+    fs::write(&path, change(bytes)).expect("the changed file");
+    dir
+}
+
+/// Row i of the head is said to be the token of row i + 1.
+fn rolled(mut file: Vec<u8>) -> Vec<u8> {
+    let (len, _) = file.split_first_chunk::<8>().expect("the header's length");
+    let begin = 8 + usize::try_from(u64::from_le_bytes(*len)).expect("a length");
+    let header: Value = serde_json::from_slice(&file[8..begin]).expect("JSON");
+    let at = |i: usize| header["d2t"]["data_offsets"][i].as_u64().expect("d2t");
+    let [from, to] = [0, 1].map(|i| begin + usize::try_from(at(i)).expect("an offset"));
+    let words = file[from..to].as_chunks::<8>().0.iter().zip(0..);
+    let mut ids: Vec<i64> = words
+        .map(|(word, row)| i64::from_le_bytes(*word) + row)
+        .collect();
+    ids.rotate_left(1);
+    let offsets = ids.into_iter().zip(0..).map(|(id, row)| id - row);
+    let offsets: Vec<u8> = offsets.flat_map(i64::to_le_bytes).collect();
+    file[from..to].copy_from_slice(&offsets);
+    file
+}
+
+/// The heads that are shipped look right, and each of them says so with its map rolled by a row and with
+/// its taps a boundary lower and higher.
+#[test]
+fn shipped_heads_look_right_and_changed_ones_do_not() {
+    for one in shipped() {
+        let prompts = if one.large { QUESTIONS } else { TEXTS };
+        let target = one.target.display().to_string();
+        let check = |head: &Path| {
+            let head = head.display().to_string();
+            let more = ["--max-tokens", "48", "--depth", "1"];
+            check_on(prompts, &target, &head, &more)
+        };
+        let name = one.head.display().to_string();
+        let ran = check(&one.head);
+        assert_eq!(ran.code, 0, "{name}: {}{}", ran.out, ran.err);
+        let inspect = ["inspect", &name, "--model", &target, "--json"];
+        let taps = eyrie(&inspect).result()["taps"].clone();
+        let moved = |by: i64| {
+            let taps = taps.as_array().expect("taps").iter();
+            let taps: Vec<i64> = taps.filter_map(|tap| Some(tap.as_i64()? + by)).collect();
+            changed(&one.head, "config.json", |text| {
+                let mut config: Value = serde_json::from_slice(&text).expect("JSON");
+                config["eagle_aux_hidden_state_layer_ids"] = serde_json::json!(taps);
+                config.to_string().into_bytes()
+            })
+        };
+        for (what, head, words) in [
+            (
+                "rolled",
+                changed(&one.head, "model.safetensors", rolled),
+                "d2t seems to be rolled",
+            ),
+            ("lower", moved(-1), "taps seem to be"),
+            ("higher", moved(1), "taps seem to be"),
+        ] {
+            let ran = check(head.path());
+            assert_eq!(ran.code, 1, "{name}, {what}: {}{}", ran.out, ran.err);
+            assert!(ran.out.contains(words), "{name}, {what}: {}", ran.out);
+        }
+    }
+}
+
+/// What the test above does to a map is what it says.
+#[test]
+fn a_map_that_is_rolled_in_the_file_is_noticed() {
+    let head = changed(&super::file("ring-head"), "model.safetensors", rolled);
+    let path = head.path().display().to_string();
+    let ran = check_on(PROMPTS, "@ring", &path, &["--max-tokens", "50"]);
+    assert_eq!(ran.code, 1, "{}{}", ran.out, ran.err);
+    assert!(ran.out.contains("d2t seems to be rolled"), "{}", ran.out);
 }
 
 #[test]

@@ -36,6 +36,36 @@ fn a_head_drafts_and_the_text_is_the_plain_one() {
     }
 }
 
+/// The same with `ngram` before it: in some rounds the one drafts, in some the other.
+#[test]
+fn a_head_behind_ngram_drafts_and_the_text_is_the_plain_one() {
+    let prompt = [
+        "--prompt",
+        "the cat sat on the cat sat",
+        "--max-tokens",
+        "30",
+    ];
+    let behind = ["--drafter", "ngram+eagle", "--draft", "@e3"];
+    for temperature in ["0", "1"] {
+        let request = [&prompt[..], &["--temperature", temperature, "--seed", "4"]].concat();
+        let plain = on_tt(&request);
+        let rounds = |more: &[&str]| {
+            let ran = on_tt(&[&request, more].concat());
+            assert_eq!(tokens(&ran), tokens(&plain), "{more:?}");
+            let result = ran.result();
+            let drafted = result["rounds"].as_array().expect("rounds").iter();
+            let drafted = drafted.filter_map(|round| round["drafted"].as_u64());
+            (result["config"]["drafter"].clone(), drafted.sum::<u64>())
+        };
+        let (name, both) = rounds(&behind);
+        assert_eq!(name, "ngram+eagle");
+        let (_, ngram) = rounds(&["--drafter", "ngram"]);
+        assert!(both > ngram, "{both} {ngram}");
+        rounds(&[&behind[..], &["--tree", "4x5x24"]].concat());
+        rounds(&[&behind[..], &["--head-theta", "50"]].concat());
+    }
+}
+
 #[test]
 fn what_a_head_leaves_open_or_does_not_fit_is_said_in_a_line() {
     let prompt = ["--prompt", "the"];
@@ -46,6 +76,7 @@ fn what_a_head_leaves_open_or_does_not_fit_is_said_in_a_line() {
             &["e3-taps", "--taps-convention input"][..],
         ),
         (&["--drafter", "eagle"], 2, &["--draft: missing"]),
+        (&["--drafter", "ngram+eagle"], 2, &["--draft: missing"]),
         (
             &["--drafter", "eagle", "--draft", "@none"],
             1,

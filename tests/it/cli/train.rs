@@ -44,12 +44,16 @@ const OF_DISTILL: &[Case] = &[
     ("threads", &["--threads", "1"], &["--threads", "3"]),
 ];
 
-/// Flags of `train eagle3`.
+const TRAIN1: &[&str] = &[
+    "train", "eagle1", "--model", "@tt", "--data", "d", "--out", "o",
+];
+
+/// Flags of `train eagle3`; the first is not one of `train eagle1`.
 const OF_TRAIN: &[Case] = &[
+    ("draft_vocab", &[], &["--draft-vocab", "40"]),
     ("model", &[], &["--model", "@tt.gguf"]),
     ("data", &[], &["--data", "e"]),
     ("out", &[], &["--out", "p"]),
-    ("draft_vocab", &[], &["--draft-vocab", "40"]),
     ("kv_heads", &[], &["--kv-heads", "2"]),
     ("epochs", &[], &["--epochs", "1,0"]),
     ("unroll", &[], &["--unroll", "4"]),
@@ -86,7 +90,12 @@ fn config(base: &[&str], more: &[&str]) -> Value {
 
 #[test]
 fn every_flag_changes_the_configuration() {
-    for (base, cases) in [(DISTILL, OF_DISTILL), (TRAIN, OF_TRAIN)] {
+    let of_train1 = &OF_TRAIN[1..];
+    for (base, cases) in [
+        (DISTILL, OF_DISTILL),
+        (TRAIN, OF_TRAIN),
+        (TRAIN1, of_train1),
+    ] {
         for (flag, one, two) in cases {
             let (one, two) = (config(base, one), config(base, two));
             assert_ne!(one[flag], two[flag], "--{flag}");
@@ -95,10 +104,18 @@ fn every_flag_changes_the_configuration() {
     let command = eyrie::cli::Cli::command();
     let distill = command.find_subcommand("distill").expect("distill");
     let train = command.find_subcommand("train").expect("train");
-    let eagle3 = train.find_subcommand("eagle3").expect("eagle3");
+    let [eagle3, eagle1] =
+        ["eagle3", "eagle1"].map(|name| train.find_subcommand(name).expect(name));
+    assert_eq!(config(TRAIN, &[])["head"], "eagle3");
+    let one = config(TRAIN1, &[]);
+    assert_eq!(
+        (&one["head"], &one["draft_vocab"]),
+        (&Value::from("eagle1"), &Value::from(64))
+    );
     for (command, cases, constant) in [
         (distill, OF_DISTILL, &["device"][..]),
         (eagle3, OF_TRAIN, &[]),
+        (eagle1, of_train1, &[]),
     ] {
         let flags = command.get_arguments().map(|arg| arg.get_id().as_str());
         let flags: BTreeSet<&str> = flags
@@ -250,6 +267,44 @@ fn a_head_is_made_and_used() {
         "generate",
         "--model",
         "@tt",
+        "--prompt",
+        "the cat",
+        "--max-tokens",
+        "24",
+        "--json",
+    ]);
+    assert_eq!(ran.result()["tokens"], plain.result()["tokens"]);
+
+    let other = at("head1");
+    let ran = eyrie(&[
+        "train",
+        "eagle1",
+        "--model",
+        "@tt",
+        "--data",
+        &data,
+        "--out",
+        &other,
+        "--held-out",
+        "4",
+        "--epochs",
+        "1,1",
+        "--head-type",
+        "f32",
+    ]);
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    let card = fs::read_to_string(dir.path().join("head1/README.md")).expect("a card");
+    assert!(card.starts_with("# EAGLE-1 head for tt"), "{card}");
+    let ran = eyrie(&["inspect", &other, "--model", "@tt", "--json"]);
+    let seen: Value = serde_json::from_str(&ran.out).expect("JSON");
+    assert_eq!(seen["format"], "eagle1");
+    assert_eq!(seen["warnings"], serde_json::json!([]));
+    let ran = eyrie(&[
+        "generate",
+        "--model",
+        "@tt",
+        "--draft",
+        &other,
         "--prompt",
         "the cat",
         "--max-tokens",

@@ -2,6 +2,7 @@
 
 mod constrained;
 pub(crate) mod drafts;
+mod first_of;
 pub(crate) mod heads;
 mod law;
 pub(crate) mod network;

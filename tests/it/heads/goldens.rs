@@ -258,7 +258,7 @@ fn read(path: &Path) -> std::collections::HashMap<String, Tensor> {
     safetensors::load(path, &Device::Cpu).expect("a safetensors file")
 }
 
-fn matrix(tensor: &Tensor) -> Matrix {
+pub(crate) fn matrix(tensor: &Tensor) -> Matrix {
     let (_, cols) = tensor.dims2().expect("a matrix");
     let values = tensor.to_dtype(DType::F32).and_then(|t| t.flatten_all());
     Matrix::new(cols, values.and_then(|t| t.to_vec1()).expect("numbers"))

@@ -7,6 +7,7 @@ pub(crate) mod parity;
 mod pickle;
 mod save;
 mod saved;
+mod torch;
 
 use std::{fs, path::Path};
 
