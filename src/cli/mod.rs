@@ -47,7 +47,7 @@ pub use plan::Plan;
 pub use prepare::{Prepared, prepare};
 pub use request_args::RequestArgs;
 pub use setup::Setup;
-pub use train::{Eagle3Args, HeadTypeArg, TrainArgs, TrainWhat};
+pub use train::{Eagle3Args, HeadTypeArg, TargetArgs, TrainArgs, TrainWhat};
 pub use tree::TreeSize;
 
 use crate::text::is_guarded;

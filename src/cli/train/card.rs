@@ -22,6 +22,21 @@ pub(super) fn write(
     std::fs::write(&path, text).with_context(|| path.display().to_string())
 }
 
+/// The rows of a card that say how it was made: the command, the version, the commit.
+pub(super) fn made(text: &mut String, line: &[OsString]) -> Result<()> {
+    let of_run = of_run(line);
+    let command: Vec<_> = line.iter().map(|word| word.to_string_lossy()).collect();
+    let commit = match of_run["commit"]["id"].as_str() {
+        Some(id) if of_run["commit"]["changed"] == true => format!("{id} with changes"),
+        Some(id) => id.to_owned(),
+        None => "unknown".to_owned(),
+    };
+    writeln!(text, "| command | `{}` |", command.join(" "))?;
+    let version = env!("CARGO_PKG_VERSION");
+    writeln!(text, "| made by | eyrie {version}, commit {commit} |\n")?;
+    Ok(())
+}
+
 fn name(path: &Path) -> String {
     let name = path.file_name().unwrap_or(path.as_os_str());
     name.to_string_lossy().into_owned()
@@ -33,13 +48,6 @@ fn text(config: &Config, target: &Opened, trainer: &Trainer, line: &[OsString]) 
     let (sequences, held) = trainer.sequences();
     let [first, second] = trainer.totals();
     let model = name(target.checkpoint.path());
-    let made = of_run(line);
-    let command: Vec<_> = line.iter().map(|word| word.to_string_lossy()).collect();
-    let commit = match made["commit"]["id"].as_str() {
-        Some(id) if made["commit"]["changed"] == true => format!("{id} with changes"),
-        Some(id) => id.to_owned(),
-        None => "unknown".to_owned(),
-    };
     writeln!(text, "# EAGLE-3 head for {model}\n")?;
     writeln!(
         text,
@@ -76,12 +84,7 @@ fn text(config: &Config, target: &Opened, trainer: &Trainer, line: &[OsString]) 
         "| coverage | {:.1} % of the answers' tokens are draft tokens |",
         100.0 * trainer.coverage()
     )?;
-    writeln!(text, "| command | `{}` |", command.join(" "))?;
-    writeln!(
-        text,
-        "| made by | eyrie {}, commit {commit} |\n",
-        config.version
-    )?;
+    made(&mut text, line)?;
     if trainer.history().is_empty() {
         writeln!(text, "No answers were held out to measure with.")?;
         return Ok(text);

@@ -1,7 +1,8 @@
-//! `eyrie train eagle3`: a head for a target, from its own answers.
+//! `eyrie train`: a head for a target, from its own answers, or a small target from plain text.
 
 mod card;
 mod run;
+mod target;
 
 use std::{ffi::OsString, io::Write, path::PathBuf};
 
@@ -15,6 +16,8 @@ use super::{
     models::Opened,
 };
 use crate::train::{HeadType, Recipe};
+
+pub use target::TargetArgs;
 
 /// Said by `train --help`.
 pub(super) const TRAIN: &str = "\
@@ -39,6 +42,9 @@ pub enum TrainWhat {
     /// An EAGLE-3 head
     #[command(after_help = TRAIN)]
     Eagle3(Box<Eagle3Args>),
+    /// A small llama from nothing, on plain text
+    #[command(after_help = target::TARGET)]
+    Target(Box<TargetArgs>),
 }
 
 /// Flags of `train eagle3`.
@@ -190,7 +196,13 @@ impl Config {
 
 /// Runs the command, which `line` is the words of.
 pub(super) fn run(args: &TrainArgs, line: &[OsString]) -> Result<()> {
-    let TrainWhat::Eagle3(args) = &args.what;
+    match &args.what {
+        TrainWhat::Eagle3(args) => head(args, line),
+        TrainWhat::Target(args) => target::run(args, line),
+    }
+}
+
+fn head(args: &Eagle3Args, line: &[OsString]) -> Result<()> {
     let target = Opened::of("--model", &args.model)?;
     let config = Config::new(args, &target)?;
     if args.print_config {
@@ -212,6 +224,7 @@ fn pair<T: Copy + std::fmt::Debug>(flag: &'static str, given: &[T]) -> Result<[T
     }
 }
 
+/// A number above 0.
 fn rate(text: &str) -> Result<f64, String> {
     let number: Option<f64> = text.parse().ok();
     let good = number.filter(|x| x.is_finite() && *x > 0.0);
