@@ -47,7 +47,7 @@ pub use plan::Plan;
 pub use prepare::{Prepared, prepare};
 pub use request_args::RequestArgs;
 pub use setup::Setup;
-pub use train::{Eagle3Args, HeadTypeArg, TrainArgs, TrainWhat, TrainingArgs};
+pub use train::{Eagle3Args, HeadTypeArg, TargetArgs, TrainArgs, TrainWhat, TrainingArgs};
 pub use tree::TreeSize;
 
 use crate::text::is_guarded;

@@ -16,7 +16,7 @@ use crate::{
 const CONFIG: &str = "config.json";
 const TENSORS: &str = "model.safetensors";
 
-/// Type of an exported head's tensors.
+/// Type of the tensors of what is exported.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum HeadType {
     /// 32 bits: as trained.
@@ -29,7 +29,7 @@ pub enum HeadType {
 }
 
 impl HeadType {
-    fn dtype(self) -> Dtype {
+    pub(super) fn dtype(self) -> Dtype {
         match self {
             Self::F32 => Dtype::F32,
             Self::F16 => Dtype::F16,
@@ -48,7 +48,7 @@ impl HeadType {
     }
 
     /// Values as bytes; the first that this type has no number for, if there is one.
-    fn bytes(self, values: &[f32]) -> Result<Vec<u8>, f32> {
+    pub(super) fn bytes(self, values: &[f32]) -> Result<Vec<u8>, f32> {
         let beyond =
             |x: &&f32| self == Self::F16 && x.is_finite() && !f16::from_f32(**x).is_finite();
         if let Some(x) = values.iter().find(|x| !x.is_finite() || beyond(x)) {

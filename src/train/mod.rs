@@ -16,6 +16,7 @@
 //! | `save`, `files` | going on after a stop |
 //! | `measure` | acceptance on held-out answers, beside what costs nothing |
 //! | `export` | the head as every engine loads it |
+//! | `target` | a small llama from nothing, on plain text |
 //! | `mat`, `linalg`, `random` | products, and what start values need |
 //!
 //! The gradient is written by hand. The network is one layer, so it is short; it holds what it needs and
@@ -44,6 +45,7 @@ mod save;
 mod split;
 mod start;
 mod start_eagle1;
+mod target;
 mod trainer;
 mod unroll;
 mod vocab;
@@ -57,4 +59,5 @@ pub use error::TrainError;
 pub use export::HeadType;
 pub use measure::{DEPTH, Measured, Walk};
 pub use recipe::Recipe;
+pub use target::{TargetRecipe, TargetStepped, TargetTrainer, Texts};
 pub use trainer::{Place, Stepped, Trainer};

@@ -132,13 +132,13 @@ impl Trainer {
 }
 
 /// Floats to be saved, which become bytes when it is their turn.
-struct Floats<'a> {
+pub(super) struct Floats<'a> {
     values: &'a [f32],
     shape: [usize; 1],
 }
 
 impl<'a> Floats<'a> {
-    fn new(values: &'a [f32]) -> Self {
+    pub(super) fn new(values: &'a [f32]) -> Self {
         let shape = [values.len()];
         Self { values, shape }
     }

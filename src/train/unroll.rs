@@ -413,7 +413,7 @@ fn beside(left: &[f32], right: &[f32], width: usize) -> Result<Mat> {
 }
 
 /// `silu(g) u` of rows `[g; u]`.
-fn silu(gate_up: &[f32], width: usize) -> Vec<f32> {
+pub(super) fn silu(gate_up: &[f32], width: usize) -> Vec<f32> {
     let mut act = vec![0.0; gate_up.len() / 2];
     let rows = act.par_chunks_mut(width).zip(gate_up.par_chunks(2 * width));
     rows.for_each(|(act, row)| {
@@ -425,7 +425,7 @@ fn silu(gate_up: &[f32], width: usize) -> Vec<f32> {
 }
 
 /// The gradient of `[g; u]` from that of `silu(g) u`.
-fn silu_gradient(gate_up: &[f32], d: &[f32], width: usize) -> Vec<f32> {
+pub(super) fn silu_gradient(gate_up: &[f32], d: &[f32], width: usize) -> Vec<f32> {
     let mut out = vec![0.0; gate_up.len()];
     let rows = out.par_chunks_mut(2 * width);
     let rows = rows

@@ -23,6 +23,15 @@ pub(super) fn write(
     std::fs::write(&path, text).with_context(|| path.display().to_string())
 }
 
+/// The rows of a card that say how it was made: the command, the version, the commit.
+pub(super) fn made(text: &mut String, line: &[OsString]) -> Result<()> {
+    let command: Vec<_> = line.iter().map(|word| word.to_string_lossy()).collect();
+    writeln!(text, "| command | `{}` |", command.join(" "))?;
+    let version = env!("CARGO_PKG_VERSION");
+    writeln!(text, "| made by | eyrie {version}, commit {COMMIT} |\n")?;
+    Ok(())
+}
+
 fn name(path: &Path) -> String {
     let name = path.file_name().unwrap_or(path.as_os_str());
     name.to_string_lossy().into_owned()
@@ -34,7 +43,6 @@ fn text(config: &Config, target: &Opened, trainer: &Trainer, line: &[OsString]) 
     let (sequences, held) = trainer.sequences();
     let [first, second] = trainer.totals();
     let model = name(target.checkpoint.path());
-    let command: Vec<_> = line.iter().map(|word| word.to_string_lossy()).collect();
     let (name, paper, feature) = match recipe.head {
         Version::Eagle1 => {
             let feature =
@@ -83,12 +91,7 @@ fn text(config: &Config, target: &Opened, trainer: &Trainer, line: &[OsString]) 
         "| coverage | {:.1} % of the answers' tokens are draft tokens |",
         100.0 * trainer.coverage()
     )?;
-    writeln!(text, "| command | `{}` |", command.join(" "))?;
-    writeln!(
-        text,
-        "| made by | eyrie {}, commit {COMMIT} |\n",
-        config.version
-    )?;
+    made(&mut text, line)?;
     if trainer.history().is_empty() {
         writeln!(text, "No answers were held out to measure with.")?;
         return Ok(text);

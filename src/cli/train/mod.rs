@@ -1,7 +1,8 @@
-//! `eyrie train eagle3` and `eagle1`: a head for a target, from its own answers.
+//! `eyrie train`: a head for a target, from its own answers, or a small target from plain text.
 
 mod card;
 mod run;
+mod target;
 
 use std::{ffi::OsString, io::Write, path::PathBuf};
 
@@ -18,6 +19,8 @@ use crate::{
     draft::eagle::Version,
     train::{HeadType, Recipe},
 };
+
+pub use target::TargetArgs;
 
 /// Said by `train --help`.
 pub(super) const TRAIN: &str = "\
@@ -45,6 +48,9 @@ pub enum TrainWhat {
     /// An EAGLE-1 head, which guesses the model's next feature, among all its tokens
     #[command(after_help = TRAIN)]
     Eagle1(Box<TrainingArgs>),
+    /// A small llama from nothing, on plain text
+    #[command(after_help = target::TARGET)]
+    Target(Box<TargetArgs>),
 }
 
 /// Flags of `train eagle3`.
@@ -125,15 +131,6 @@ pub struct TrainingArgs {
     pub print_config: bool,
 }
 
-impl TrainWhat {
-    fn training(&self) -> &TrainingArgs {
-        match self {
-            Self::Eagle3(args) => &args.training,
-            Self::Eagle1(args) => args,
-        }
-    }
-}
-
 /// A type of a head's tensors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
@@ -171,12 +168,15 @@ struct Config {
 }
 
 impl Config {
-    fn new(what: &TrainWhat, target: &Opened) -> Result<Self> {
-        let args = what.training();
-        let (head, draft_vocab) = match what {
-            TrainWhat::Eagle3(args) => (Version::Eagle3, args.draft_vocab as usize),
-            TrainWhat::Eagle1(_) => (Version::Eagle1, target.checkpoint.config().vocab),
-        };
+    /// Of a head that guesses among so many tokens, or all.
+    fn new(
+        head: Version,
+        draft_vocab: Option<u32>,
+        args: &TrainingArgs,
+        target: &Opened,
+    ) -> Result<Self> {
+        let vocab = target.checkpoint.config().vocab;
+        let draft_vocab = draft_vocab.map_or(vocab, |count| count as usize);
         let heads = target.checkpoint.config().heads;
         let kv_heads = args.kv_heads.map_or(heads, usize::from);
         let epochs = pair("--epochs", &args.epochs)?.map(usize::from);
@@ -219,10 +219,14 @@ impl Config {
 
 /// Runs the command, which `line` is the words of.
 pub(super) fn run(args: &TrainArgs, line: &[OsString]) -> Result<()> {
-    let training = args.what.training();
-    let target = Opened::of("--model", &training.model)?;
-    let config = Config::new(&args.what, &target)?;
-    if training.print_config {
+    let (version, draft_vocab, args) = match &args.what {
+        TrainWhat::Eagle3(args) => (Version::Eagle3, Some(args.draft_vocab), &args.training),
+        TrainWhat::Eagle1(args) => (Version::Eagle1, None, &**args),
+        TrainWhat::Target(args) => return target::run(args, line),
+    };
+    let target = Opened::of("--model", &args.model)?;
+    let config = Config::new(version, draft_vocab, args, &target)?;
+    if args.print_config {
         let mut out = std::io::stdout().lock();
         writeln!(out, "{}", serde_json::to_string_pretty(&config)?).map_err(Unwritable)?;
         return Ok(());
@@ -241,6 +245,7 @@ fn pair<T: Copy + std::fmt::Debug>(flag: &'static str, given: &[T]) -> Result<[T
     }
 }
 
+/// A number above 0.
 fn rate(text: &str) -> Result<f64, String> {
     let number: Option<f64> = text.parse().ok();
     let good = number.filter(|x| x.is_finite() && *x > 0.0);

@@ -25,9 +25,9 @@ use crate::{
 };
 
 /// Between two lines of progress.
-const LINE: Duration = Duration::from_secs(15);
+pub(super) const LINE: Duration = Duration::from_secs(15);
 /// Where the state is kept, in the folder of the head.
-const STATE: &str = "training";
+pub(super) const STATE: &str = "training";
 
 pub(super) fn run(config: &Config, target: &Opened, line: &[OsString]) -> Result<()> {
     for warning in &target.warnings {
@@ -181,7 +181,7 @@ fn words(measured: &Measured) -> String {
     )
 }
 
-fn print(text: &str) -> Result<()> {
+pub(super) fn print(text: &str) -> Result<()> {
     let mut out = std::io::stdout().lock();
     let written = writeln!(out, "{text}").and_then(|()| out.flush());
     Ok(written.map_err(Unwritable)?)

@@ -27,6 +27,8 @@ const TRAIN: &[&str] = &[
     "train", "eagle3", "--model", "@tt", "--data", "d", "--out", "o",
 ];
 
+const TARGET: &[&str] = &["train", "target", "--text", "@other.jsonl", "--out", "o"];
+
 /// Flags of `distill` but `--print-config`: two ways to give each.
 const OF_DISTILL: &[Case] = &[
     ("model", &[], &["--model", "@tt.gguf"]),
@@ -69,6 +71,25 @@ const OF_TRAIN: &[Case] = &[
     ("threads", &["--threads", "1"], &["--threads", "3"]),
 ];
 
+/// Flags of `train target`.
+const OF_TARGET: &[Case] = &[
+    ("text", &[], &["--text", "@requests.jsonl"]),
+    ("out", &[], &["--out", "p"]),
+    ("layers", &[], &["--layers", "7"]),
+    ("hidden", &[], &["--hidden", "64"]),
+    ("ffn", &[], &["--ffn", "100"]),
+    ("heads", &[], &["--heads", "2"]),
+    ("kv_heads", &[], &["--kv-heads", "1"]),
+    ("vocab", &[], &["--vocab", "300"]),
+    ("context", &[], &["--context", "32"]),
+    ("steps", &[], &["--steps", "9"]),
+    ("batch", &[], &["--batch", "3"]),
+    ("rate", &[], &["--rate", "1e-3"]),
+    ("seed", &[], &["--seed", "1"]),
+    ("save_every", &[], &["--save-every", "1"]),
+    ("threads", &["--threads", "1"], &["--threads", "3"]),
+];
+
 /// `base` with the flags of `more` in place of its own.
 fn given<'a>(base: &[&'a str], more: &[&'a str]) -> Vec<&'a str> {
     let (words, flags) = base.split_at(base.iter().position(|w| w.starts_with("--")).unwrap_or(0));
@@ -95,6 +116,7 @@ fn every_flag_changes_the_configuration() {
         (DISTILL, OF_DISTILL),
         (TRAIN, OF_TRAIN),
         (TRAIN1, of_train1),
+        (TARGET, OF_TARGET),
     ] {
         for (flag, one, two) in cases {
             let (one, two) = (config(base, one), config(base, two));
@@ -104,8 +126,8 @@ fn every_flag_changes_the_configuration() {
     let command = eyrie::cli::Cli::command();
     let distill = command.find_subcommand("distill").expect("distill");
     let train = command.find_subcommand("train").expect("train");
-    let [eagle3, eagle1] =
-        ["eagle3", "eagle1"].map(|name| train.find_subcommand(name).expect(name));
+    let [eagle3, eagle1, target] =
+        ["eagle3", "eagle1", "target"].map(|name| train.find_subcommand(name).expect(name));
     assert_eq!(config(TRAIN, &[])["head"], "eagle3");
     let one = config(TRAIN1, &[]);
     assert_eq!(
@@ -116,6 +138,7 @@ fn every_flag_changes_the_configuration() {
         (distill, OF_DISTILL, &["device"][..]),
         (eagle3, OF_TRAIN, &[]),
         (eagle1, of_train1, &[]),
+        (target, OF_TARGET, &[]),
     ] {
         let flags = command.get_arguments().map(|arg| arg.get_id().as_str());
         let flags: BTreeSet<&str> = flags
@@ -141,6 +164,17 @@ fn prompts(dir: &Path) -> String {
     let path = dir.join("prompts.jsonl");
     fs::write(&path, lines.collect::<String>()).expect("written");
     path.display().to_string()
+}
+
+/// The names in a folder, in order.
+fn files(dir: &Path) -> Vec<String> {
+    let entries = fs::read_dir(dir).expect("a folder").map(|entry| {
+        let name = entry.expect("an entry").file_name();
+        name.to_string_lossy().into_owned()
+    });
+    let mut names: Vec<_> = entries.collect();
+    names.sort();
+    names
 }
 
 /// Three commands from prompts to a head that drafts.
@@ -216,17 +250,7 @@ fn a_head_is_made_and_used() {
         assert!(ran.out.contains(word), "{word}: {}", ran.out);
     }
     refused(&train(&[]), 2, &["--out", "has a head already"]);
-    let mut names: Vec<_> = fs::read_dir(&head)
-        .expect("a folder")
-        .map(|entry| {
-            entry
-                .expect("an entry")
-                .file_name()
-                .to_string_lossy()
-                .into_owned()
-        })
-        .collect();
-    names.sort();
+    let names = files(&dir.path().join("head"));
     assert_eq!(names, ["README.md", "config.json", "model.safetensors"]);
     let card = fs::read_to_string(dir.path().join("head/README.md")).expect("a card");
     for word in [
@@ -312,6 +336,94 @@ fn a_head_is_made_and_used() {
         "--json",
     ]);
     assert_eq!(ran.result()["tokens"], plain.result()["tokens"]);
+}
+
+/// A target from a text, which answers, is not trained twice, and says what it is.
+#[test]
+fn a_target_is_made_and_used() {
+    let dir = TempDir::new().expect("a temporary folder");
+    let at = |name: &str| dir.path().join(name).display().to_string();
+    let (text, out) = (at("text.txt"), at("target"));
+    fs::write(
+        &text,
+        "One and two are three, and two and two are four. ".repeat(80),
+    )
+    .expect("written");
+    let base = [
+        "train",
+        "target",
+        "--text",
+        &text,
+        "--out",
+        &out,
+        "--layers",
+        "2",
+        "--hidden",
+        "16",
+        "--ffn",
+        "24",
+        "--vocab",
+        "270",
+        "--context",
+        "16",
+        "--steps",
+        "30",
+        "--batch",
+        "4",
+        "--threads",
+        "2",
+    ];
+    let train = |more: &[&str]| eyrie(&given(&base, more));
+    refused(&train(&["--text", "@nowhere"]), 1, &["--text", "nowhere"]);
+    refused(
+        &train(&["--vocab", "4096"]),
+        1,
+        &["vocab is 4096", "accepted"],
+    );
+    refused(&train(&["--heads", "3"]), 1, &["hidden is 16 and heads 3"]);
+    refused(&train(&["--vocab", "256"]), 2, &["--vocab", "256"]);
+    refused(&train(&["--rate", "0"]), 2, &["--rate", "above 0"]);
+    assert!(
+        !dir.path().join("target").exists(),
+        "nothing is left of what was refused"
+    );
+    let ran = train(&[]);
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    for word in [
+        "1 texts of 3920 bytes",
+        "after 0 steps",
+        "step 30/30",
+        "after 30 steps",
+        "perplexity",
+    ] {
+        assert!(ran.out.contains(word), "{word}: {}", ran.out);
+    }
+    refused(&train(&[]), 2, &["--out", "has a model already"]);
+    let names = files(&dir.path().join("target"));
+    let made = [
+        "README.md",
+        "config.json",
+        "generation_config.json",
+        "model.safetensors",
+        "tokenizer.json",
+    ];
+    assert_eq!(names, made);
+    let card = fs::read_to_string(dir.path().join("target/README.md")).expect("a card");
+    for word in ["train target", "30 steps of 4 windows", "| 30 |", "commit"] {
+        assert!(card.contains(word), "{word}: {card}");
+    }
+    let ran = eyrie(&[
+        "generate",
+        "--model",
+        &out,
+        "--prompt",
+        "One and",
+        "--max-tokens",
+        "8",
+        "--json",
+    ]);
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    assert_eq!(ran.result()["tokens"].as_array().map(Vec::len), Some(8));
 }
 
 #[test]
