@@ -97,17 +97,6 @@ impl Isa {
         all
     }
 
-    /// [`Lanes::WIDE`].
-    pub(super) fn is_wide(self) -> bool {
-        match self {
-            #[cfg(target_arch = "x86_64")]
-            Self::Avx512(_) => x86::Avx512::WIDE,
-            #[cfg(target_arch = "x86_64")]
-            Self::Avx2(_) => x86::Avx2::WIDE,
-            Self::Portable => Portable::WIDE,
-        }
-    }
-
     #[inline]
     pub(super) fn run<K: Kernel>(self, kernel: K) -> K::Output {
         match self {

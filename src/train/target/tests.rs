@@ -149,7 +149,7 @@ fn what_cannot_be_trained_is_refused() -> Result<()> {
         (b"caf\xe9", "byte 3 is no UTF-8"),
     ] {
         fs::write(&path, bytes).expect("written");
-        let error = Texts::read(&[path.clone()])
+        let error = Texts::read(std::slice::from_ref(&path))
             .expect_err("refused")
             .to_string();
         assert!(error.contains(word) && error.contains("lie.txt"), "{error}");
@@ -218,7 +218,7 @@ fn what_cannot_be_trained_is_refused() -> Result<()> {
         (
             TargetRecipe {
                 rate: f64::NAN,
-                ..good.clone()
+                ..good
             },
             "rate is NaN",
         ),

@@ -176,6 +176,6 @@ impl Texts {
     }
 }
 
-fn failed(error: tokenizers::Error) -> TrainError {
-    TrainError::Unfit(format!("the tokenizer: {error}"))
+fn failed(error: impl Into<tokenizers::Error>) -> TrainError {
+    TrainError::Unfit(format!("the tokenizer: {}", error.into()))
 }
