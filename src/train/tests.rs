@@ -138,7 +138,7 @@ fn gradients_are_slopes(version: Version) -> Result<()> {
             for mut direction in directions {
                 let whole = length(&direction);
                 direction.iter_mut().for_each(|d| *d /= whole);
-                let far = 0.01;
+                let far = 0.002;
                 let (up, _) = loss(&moved(&weights, part, &direction, far)?)?;
                 let (down, _) = loss(&moved(&weights, part, &direction, -far)?)?;
                 let slope = (up - down) / (2.0 * f64::from(far));

@@ -23,7 +23,7 @@ fn recipe() -> TargetRecipe {
         ffn: 24,
         heads: 4,
         kv_heads: 2,
-        vocab: 280,
+        vocab: 270,
         context: 12,
         steps: 40,
         batch: 6,
@@ -66,7 +66,7 @@ fn a_target_learns_and_is_exported() -> Result<()> {
     let dir = TempDir::new().expect("a temporary folder");
     let mut trainer = TargetTrainer::new(&texts(&dir), recipe())?;
     let before = trainer.note()?.expect("measured");
-    assert!((before - 280_f64.ln()).abs() < 0.5, "{before}");
+    assert!((before - 270_f64.ln()).abs() < 0.5, "{before}");
     let mut steps = 0;
     while let Some(stepped) = trainer.step()? {
         steps += 1;
@@ -129,7 +129,8 @@ fn a_resumed_target_is_an_unbroken_one() -> Result<()> {
         ..recipe()
     };
     assert!(said(longer).contains("steps is 40; accepted is 41"));
-    fs::write(dir.path().join("one.txt"), "Other words.").expect("written");
+    let words = "Other words.<|endoftext|>More.<|endoftext|>The last.";
+    fs::write(dir.path().join("one.txt"), words).expect("written");
     let other = Texts::read(&[dir.path().join("one.txt")])?;
     let error = TargetTrainer::resume(&path, &other, recipe()).expect_err("refused");
     assert!(error.to_string().contains("bytes is "), "{error}");
@@ -243,14 +244,14 @@ fn gradients_are_slopes() -> Result<()> {
     let mut random = Random::new(4);
     let recipe = recipe();
     let net = Net::new(&recipe, &mut random)?;
-    let tokens: Vec<u32> = (0..30).map(|i| (i * i + 7 * i) % 280).collect();
+    let tokens: Vec<u32> = (0..30).map(|i| (i * i + 7 * i) % 270).collect();
     let windows = Windows::of(&tokens, 12, &[0, 9, 17]);
     let (_, gradients) = net.gradients(&windows)?;
     for (var, gradient) in net.vars.iter().zip(&gradients) {
         let length = gradient.iter().map(|x| x * x).sum::<f32>().sqrt();
         assert!(length > 0.0);
         let kept = var.flatten_all()?.to_vec1::<f32>()?;
-        let step = 1e-2;
+        let step = 3e-3;
         let at = |sign: f32| -> Result<f64> {
             let moved = kept.iter().zip(gradient);
             let moved: Vec<f32> = moved.map(|(x, g)| x + sign * step * g / length).collect();

@@ -380,7 +380,7 @@ fn what_cannot_be_meant_is_refused_in_a_line() {
             PROMPTS,
             &["--drafters", "ngram", "--tree", "2x2x4"],
             2,
-            &["--tree", "model or eagle"],
+            &["--tree", "model, eagle or ngram+eagle"],
         ),
         (
             PROMPTS,

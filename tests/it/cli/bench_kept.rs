@@ -44,7 +44,7 @@ fn a_turn_that_cannot_fit_is_refused_before_anything_runs() {
 #[test]
 fn an_error_keeps_what_was_finished() {
     let all = on_tt(TALK, &[&NGRAM[..], &["--temperature", "0,1"]].concat());
-    let asked = |at: usize| -> u64 {
+    let asked = |at: f64| -> u64 {
         let runs = all["raw"]["runs"].as_array().expect("runs");
         let here = runs.iter().filter(|run| run["temperature"] == at);
         let turns = here.flat_map(|run| run["run"]["requests"].as_array().expect("requests"));
@@ -53,7 +53,7 @@ fn an_error_keeps_what_was_finished() {
             .max();
         longest.expect("turns")
     };
-    let [cold, warm] = [asked(0), asked(1)];
+    let [cold, warm] = [asked(0.0), asked(1.0)];
     assert_ne!(cold, warm, "answers of one length; another seed has others");
     let (order, room) = if cold < warm {
         ("0,1", warm - 1)
@@ -109,7 +109,7 @@ fn an_error_before_the_first_repeat_writes_nothing() {
         "--out",
         &out,
         "--kv-tokens",
-        "30",
+        "60",
     ];
     let ran = eyrie(&[&args[..], &NGRAM[..]].concat());
     assert_eq!(ran.code, 1);

@@ -41,7 +41,7 @@ pub(super) fn shipped() -> Vec<Shipped> {
         }
     }
     if all.is_empty() {
-        say("skipped: assets has no head whose target is there");
+        say("assets has no head yet whose target is there");
     }
     all
 }
