@@ -23,7 +23,7 @@ like \"id\", \"domain\" and \"category\". DIR/result.json has the provenance, a 
 /// Flags of `bench`.
 #[derive(Debug, Args)]
 pub struct BenchArgs {
-    /// Target: directory (config.json, *.safetensors, tokenizer.json) or .gguf file
+    /// Target: directory (config.json, *.safetensors, tokenizer.json), .gguf file, or tiny, which is embedded
     #[arg(long, value_name = "PATH")]
     pub model: PathBuf,
     /// Drafters: none, ngram, model=PATH, eagle=PATH, script=PATH; without a path that of --draft

@@ -13,6 +13,8 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
+use crate::cli::embedded;
+
 /// Larger files are known by their size alone.
 const MOST_HASHED: u64 = 1 << 30;
 
@@ -68,11 +70,19 @@ pub(super) struct FileFacts {
     sha256: Option<String>,
 }
 
-/// The file `path`, or the files of the directory that it is.
+/// The file `path`, or the files of the directory that it is, also an embedded one.
 ///
 /// # Errors
 /// If one cannot be read.
 pub(super) fn files(path: &Path) -> io::Result<Vec<FileFacts>> {
+    if let Some(held) = embedded::files(path).in_memory() {
+        let facts = held.iter().map(|(name, bytes)| FileFacts {
+            path: path.join(name),
+            bytes: bytes.len() as u64,
+            sha256: Some(hex(Sha256::digest(bytes))),
+        });
+        return Ok(facts.collect());
+    }
     if !path.is_dir() {
         return Ok(vec![facts(path)?]);
     }
@@ -94,18 +104,18 @@ fn facts(path: &Path) -> io::Result<FileFacts> {
     if bytes <= MOST_HASHED {
         let mut hash = Sha256::new();
         io::copy(&mut file, &mut hash)?;
-        sha256 = Some(
-            hash.finalize()
-                .iter()
-                .map(|byte| format!("{byte:02x}"))
-                .collect(),
-        );
+        sha256 = Some(hex(hash.finalize()));
     }
     Ok(FileFacts {
         path: path.to_owned(),
         bytes,
         sha256,
     })
+}
+
+fn hex(digest: impl IntoIterator<Item = u8>) -> String {
+    let bytes = digest.into_iter();
+    bytes.map(|byte| format!("{byte:02x}")).collect()
 }
 
 #[cfg(test)]

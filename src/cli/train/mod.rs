@@ -44,7 +44,7 @@ pub enum TrainWhat {
 /// Flags of `train eagle3`.
 #[derive(Debug, Args)]
 pub struct Eagle3Args {
-    /// Target: directory (config.json, *.safetensors, tokenizer.json) or .gguf file
+    /// Target: directory (config.json, *.safetensors, tokenizer.json), .gguf file, or tiny, which is embedded
     #[arg(long, value_name = "PATH")]
     pub model: PathBuf,
     /// Its answers, as distill wrote them
