@@ -13,6 +13,9 @@ use super::{
 /// Two turns, the second of which is longer by what is answered to the first.
 const TALK: &str = "{\"id\": \"talk\", \"turns\": [\"the cat\", \"and then the dog\"]}\n";
 
+/// Tokens of an answer of 40 that need a place: all but the last.
+const LAST: u64 = 39;
+
 const NGRAM: [&str; 8] = [
     "--drafters",
     "ngram",
@@ -40,7 +43,7 @@ fn a_turn_that_cannot_fit_is_refused_before_anything_runs() {
     assert!(result.is_null());
 }
 
-/// Of two places the second has an answer behind which the next turn does not fit: the first is kept.
+/// Of two places the second has a turn whose answer does not fit: the first is kept.
 #[test]
 fn an_error_keeps_what_was_finished() {
     let all = on_tt(TALK, &[&NGRAM[..], &["--temperature", "0,1"]].concat());
@@ -56,9 +59,9 @@ fn an_error_keeps_what_was_finished() {
     let [cold, warm] = [asked(0.0), asked(1.0)];
     assert_ne!(cold, warm, "answers of one length; another seed has others");
     let (order, room) = if cold < warm {
-        ("0,1", warm - 1)
+        ("0,1", warm + LAST - 1)
     } else {
-        ("1,0", cold - 1)
+        ("1,0", cold + LAST - 1)
     };
     let room = room.to_string();
     let (ran, result) = bench(
@@ -71,7 +74,7 @@ fn an_error_keeps_what_was_finished() {
         "note: 2 of 4 repeats of all arms are in ",
         "\"complete\": false",
         "error: none at concurrency 1, temperature ",
-        "request talk turn 2: prompt",
+        "request talk turn 2: kv-tokens",
     ] {
         assert!(ran.err.contains(part), "{part} in {}", ran.err);
     }
@@ -109,7 +112,7 @@ fn an_error_before_the_first_repeat_writes_nothing() {
         "--out",
         &out,
         "--kv-tokens",
-        "60",
+        "75",
     ];
     let ran = eyrie(&[&args[..], &NGRAM[..]].concat());
     assert_eq!(ran.code, 1);
