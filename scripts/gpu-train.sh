@@ -18,7 +18,7 @@ train_s=${TRAIN_S:-420}
 answers=${ANSWERS:-4000}
 epochs=${EPOCHS:-1,1}
 device=${DEVICE:-cuda:0}
-store=${STORE:-/tmp/eyrie-train}
+store=${STORE:-${TMPDIR:-target}/eyrie-train}
 part_mib=${PART_MIB:-47}
 
 dry=

@@ -1,7 +1,7 @@
 //! Rows times panels, tile by tile.
 
 use super::{HALF, Half, LINE, PANEL, Panel, Rounded};
-use crate::kernels::simd::Isa;
+use crate::kernels::simd::{Isa, Lanes};
 
 /// Rows of activations.
 #[derive(Clone, Copy, Debug)]
@@ -112,6 +112,18 @@ impl<F: Half> Task<'_, '_, F> {
 
 /// The outputs of a panel, for each of `R` rows.
 pub(in crate::kernels) type Sums<const R: usize> = [[[f32; HALF]; 2]; R];
+
+/// What registers hold, written out.
+#[inline(always)]
+pub(super) fn sums<S: Lanes, const R: usize>(simd: S, acc: [[S::Sixteen; 2]; R]) -> Sums<R> {
+    let mut out = [[[0.0; HALF]; 2]; R];
+    for r in 0..R {
+        for h in 0..2 {
+            out[r][h] = simd.lanes(acc[r][h]);
+        }
+    }
+    out
+}
 
 /// Some rows and a panel.
 pub(in crate::kernels) struct Tile<'a, F> {

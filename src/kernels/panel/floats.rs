@@ -2,7 +2,7 @@
 
 use super::{
     HALF, Half, Panel,
-    drive::{Sums, Tile, cut, fetch as fetch_panel, group},
+    drive::{Sums, Tile, cut, fetch as fetch_panel, group, sums},
     fetch,
 };
 use crate::kernels::simd::{Isa, Kernel, Lanes};
@@ -101,13 +101,7 @@ impl<F: Column, const R: usize> Kernel for Floats<'_, F, R> {
             let x = cut(self.x, runs.len() * RUN, rest.len());
             add_run(simd, &mut acc, rest, x, &[]);
         }
-        let mut out = [[[0.0; HALF]; 2]; R];
-        for r in 0..R {
-            for h in 0..2 {
-                out[r][h] = simd.lanes(acc[r][h]);
-            }
-        }
-        out
+        sums(simd, acc)
     }
 }
 

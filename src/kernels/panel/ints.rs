@@ -5,7 +5,7 @@
 
 use super::{
     HALF, Half,
-    drive::{Sums, Tile, cut, fetch, group},
+    drive::{Sums, Tile, cut, fetch, group, sums},
     rounded::BLOCK,
 };
 use crate::kernels::simd::{Isa, Kernel, Lanes};
@@ -85,13 +85,7 @@ impl<Q: Quantised, const R: usize> Kernel for Ints<'_, Q, R> {
                 }
             }
         }
-        let mut out = [[[0.0; HALF]; 2]; R];
-        for r in 0..R {
-            for h in 0..2 {
-                out[r][h] = simd.lanes(acc[r][h]);
-            }
-        }
-        out
+        sums(simd, acc)
     }
 }
 
