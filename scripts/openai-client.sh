@@ -7,7 +7,8 @@
 # model that knows the capital of France. The first checks run on a tiny random model, which is
 # written on the spot. Everything it makes is in target/openai-client.
 #
-# Needs bash and python3 with venv (set PYTHON to choose another interpreter).
+# Needs bash and python3 with venv (set PYTHON to choose another interpreter). XTASK names the program of
+# that name where it is built already.
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -32,7 +33,11 @@ if ! cmp -s "$root/scripts/openai-requirements.txt" "$work/venv/requirements.txt
     cp "$root/scripts/openai-requirements.txt" "$work/venv/requirements.txt"
 fi
 
-(cd "$root" && cargo run --quiet --package xtask -- fixture "$work/tiny")
+if [[ -n ${XTASK:-} ]]; then
+    "$XTASK" fixture "$work/tiny"
+else
+    (cd "$root" && cargo run --quiet --package xtask -- fixture "$work/tiny")
+fi
 "$work/venv/bin/python" "$root/scripts/openai-client.py" spell-json "$work/tiny"
 
 pid=
