@@ -54,9 +54,10 @@ fi
 if [[ ! -f $assets/target/README.md ]]; then
     "$eyrie" train target --text "$work/sotu.txt" --out "$assets/target" --steps 2000
 fi
-"$eyrie" distill --model "$assets/target" --prompts "$work/prompts.jsonl" --out "$work/data" --max-tokens 80
+"$eyrie" distill --model "$assets/target" --prompts "$work/prompts.jsonl" --out "$work/data" --max-tokens 80 \
+    --limit 2000
 if [[ ! -f $assets/head/README.md ]]; then
     "$eyrie" train eagle3 --model "$assets/target" --data "$work/data" --out "$assets/head" \
-        --draft-vocab 2048 --head-type bf16
+        --draft-vocab 2048 --epochs 2,2 --head-type bf16
 fi
 "$eyrie" check-head --model "$assets/target" --draft "$assets/head" --prompts "$work/check.jsonl"

@@ -9,6 +9,7 @@ use super::{
     bench::{BENCH, BenchArgs},
     check_head::{CHECK, CheckHeadArgs},
     convert::ConvertArgs,
+    demo::{DEMO, DemoArgs},
     distill::{DISTILL, DistillArgs},
     head_args::HeadArgs,
     request_args::RequestArgs,
@@ -39,16 +40,19 @@ everything that runs over a built-in target; live, the model and drafter given (
 
 /// Speculative decoding that emits exactly the tokens of plain decoding.
 #[derive(Debug, Parser)]
-#[command(name = "eyrie", version, arg_required_else_help = true)]
+#[command(name = "eyrie", version)]
 pub struct Cli {
-    /// What to do.
+    /// What to do; without a word, the demo.
     #[command(subcommand)]
-    pub command: Command,
+    pub command: Option<Command>,
 }
 
 /// What to do.
 #[derive(Debug, Subcommand)]
 pub enum Command {
+    /// Answer a prompt plainly and with drafts, side by side, and judge the law (without a command, too)
+    #[command(after_help = DEMO)]
+    Demo(DemoArgs),
     /// Generate text, or token ids for a model without a tokenizer
     #[command(after_help = SAMPLING)]
     Generate(Box<GenerateArgs>),
@@ -76,7 +80,8 @@ pub enum Command {
 /// Flags of `inspect`.
 #[derive(Debug, Args)]
 pub struct InspectArgs {
-    /// Model or EAGLE head: directory (config.json and *.safetensors, or a head's *.bin) or .gguf file
+    /// Model or EAGLE head: directory (config.json and *.safetensors, or a head's *.bin), .gguf file, tiny or
+    /// embedded
     #[arg(value_name = "PATH")]
     pub path: PathBuf,
     /// The target of a head
@@ -93,14 +98,14 @@ pub struct InspectArgs {
 /// Flags of the models and of the engine, which several commands share.
 #[derive(Clone, Debug, Args)]
 pub struct SetupArgs {
-    /// Target: directory (config.json, *.safetensors, tokenizer.json) or .gguf file
+    /// Target: directory (config.json, *.safetensors, tokenizer.json), .gguf file, or tiny, which is embedded
     #[arg(long, value_name = "PATH")]
     pub model: PathBuf,
     /// What guesses; without it none, or what the file of --draft is
     #[arg(long, value_enum)]
     pub drafter: Option<DrafterKind>,
-    /// Draft model (as --model), EAGLE head (directory or .gguf file), or the script: a JSON list of
-    /// token lists, one a round
+    /// Draft model (as --model), EAGLE head (directory, .gguf file, or embedded, that of tiny), or the
+    /// script: a JSON list of token lists, one a round
     #[arg(long, value_name = "PATH")]
     pub draft: Option<PathBuf>,
     /// Drafted tokens a round, 1 to 64 [default: 4]

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use super::{
     args::{Device, Dtype, device, threads},
+    embedded,
     error::{Unwritable, usage},
     head_args::HeadArgs,
     models::{self, Opened},
@@ -39,10 +40,10 @@ const PIECE: usize = 512;
 /// Flags of `check-head`.
 #[derive(Debug, Args)]
 pub struct CheckHeadArgs {
-    /// Target: directory (config.json, *.safetensors, tokenizer.json) or .gguf file
+    /// Target: directory (config.json, *.safetensors, tokenizer.json), .gguf file, or tiny, which is embedded
     #[arg(long, value_name = "PATH")]
     pub model: PathBuf,
-    /// EAGLE head: directory or .gguf file
+    /// EAGLE head: directory, .gguf file, or embedded, that of tiny
     #[arg(long, value_name = "PATH")]
     pub draft: PathBuf,
     /// What the target answers, a JSON object a line
@@ -140,7 +141,11 @@ pub(super) fn run(args: &CheckHeadArgs) -> Result<u8> {
     }
     models::exists("--draft", &config.draft)?;
     let facts = TargetFacts::from(target.checkpoint.config());
-    let opened = HeadCheckpoint::open(&config.draft, &facts, &(&config.head).into())?;
+    let opened = HeadCheckpoint::open(
+        embedded::files(&config.draft),
+        &facts,
+        &(&config.head).into(),
+    )?;
     for warning in &opened.config().warnings {
         say("warning", &format!("{}: {warning}", config.draft.display()));
     }

@@ -5,7 +5,7 @@ use std::{io::Write, path::PathBuf};
 use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
 
-use super::{error::Unwritable, head_args::HeadArgs, models, say};
+use super::{embedded, error::Unwritable, head_args::HeadArgs, models, say};
 use crate::draft::eagle::{
     HeadCheckpoint, TargetFacts,
     load::is_head,
@@ -47,7 +47,8 @@ pub enum FormatArg {
 pub(super) fn run(args: &ConvertArgs) -> Result<()> {
     let path = &args.path;
     models::exists("", path)?;
-    if !is_head(path)? {
+    let files = embedded::files(path);
+    if !is_head(files.clone())? {
         bail!("{} is no EAGLE head", path.display());
     }
     let target = args
@@ -57,9 +58,9 @@ pub(super) fn run(args: &ConvertArgs) -> Result<()> {
     let target = target.transpose()?;
     let facts = match &target {
         Some(target) => TargetFacts::from(target.config()),
-        None => TargetFacts::of_head(path)?,
+        None => TargetFacts::of_head(files.clone())?,
     };
-    let head = HeadCheckpoint::open(path, &facts, &(&args.head).into())?;
+    let head = HeadCheckpoint::open(files, &facts, &(&args.head).into())?;
     for warning in &head.config().warnings {
         say("warning", &format!("{}: {warning}", path.display()));
     }

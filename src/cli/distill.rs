@@ -39,7 +39,7 @@ value of a stream and each stream kept.";
 /// Flags of `distill`.
 #[derive(Debug, Args)]
 pub struct DistillArgs {
-    /// Target: directory (config.json, *.safetensors, tokenizer.json) or .gguf file
+    /// Target: directory (config.json, *.safetensors, tokenizer.json), .gguf file, or tiny, which is embedded
     #[arg(long, value_name = "PATH")]
     pub model: PathBuf,
     /// What it is to answer: files, a JSON object a line

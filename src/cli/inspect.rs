@@ -4,7 +4,7 @@ use std::io::Write;
 
 use anyhow::{Result, bail};
 
-use super::{args::InspectArgs, error::Unwritable, head_args::HeadArgs, models};
+use super::{args::InspectArgs, embedded, error::Unwritable, head_args::HeadArgs, models};
 use crate::{
     draft::eagle::{HeadCheckpoint, TargetFacts, load::is_head},
     model::load::Inspect,
@@ -25,10 +25,9 @@ fn understood(args: &InspectArgs) -> Result<Inspect> {
     let InspectArgs {
         path, model, head, ..
     } = args;
-    if !path.exists() {
-        bail!("{}: no such file or directory", path.display());
-    }
-    if !is_head(path)? {
+    models::exists("", path)?;
+    let files = embedded::files(path);
+    if !is_head(files.clone())? {
         let model = models::checkpoint("", path)?;
         if let Some(flag) = given(args) {
             bail!("{flag}: {} is no EAGLE head", path.display());
@@ -43,7 +42,7 @@ fn understood(args: &InspectArgs) -> Result<Inspect> {
     };
     let target = models::checkpoint("--model", model)?;
     let facts = TargetFacts::from(target.config());
-    Ok(HeadCheckpoint::open(path, &facts, &head.into())?.inspect())
+    Ok(HeadCheckpoint::open(files, &facts, &head.into())?.inspect())
 }
 
 fn given(args: &InspectArgs) -> Option<&'static str> {

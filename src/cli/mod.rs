@@ -4,7 +4,9 @@ mod args;
 mod bench;
 mod check_head;
 mod convert;
+mod demo;
 mod distill;
+mod embedded;
 mod error;
 mod generate;
 mod head_args;
@@ -39,6 +41,7 @@ pub use args::{
 pub use bench::{BenchArgs, DrafterSpec};
 pub use check_head::CheckHeadArgs;
 pub use convert::{ConvertArgs, FormatArg};
+pub use demo::DemoArgs;
 pub use distill::DistillArgs;
 pub use error::Usage;
 pub use head_args::{HeadArgs, NormOutputArg, TapsArg};
@@ -83,7 +86,11 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
             report(panic);
         }
     }));
-    let done = match &cli.command {
+    let command = cli
+        .command
+        .unwrap_or_else(|| Command::Demo(DemoArgs::default()));
+    let done = match &command {
+        Command::Demo(args) => demo::run(args),
         Command::Generate(args) => generate::run(args).map(|well| u8::from(!well)),
         Command::Bench(args) => bench::run(args, &line).map(|()| 0),
         Command::Inspect(args) => inspect::run(args).map(|()| 0),

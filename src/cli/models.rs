@@ -6,6 +6,7 @@ use anyhow::{Context, Result, bail};
 
 use super::{
     args::{Device, DrafterKind, Dtype, PickKind},
+    embedded,
     progress::Busy,
     say,
     setup::Setup,
@@ -35,7 +36,7 @@ pub struct Opened {
 }
 
 impl Opened {
-    /// Opens the model directory or GGUF file `path`.
+    /// Opens the model directory or GGUF file `path`, or the embedded model.
     ///
     /// # Errors
     /// A checkpoint, tokenizer or chat template that is there and cannot be understood. A GGUF
@@ -49,6 +50,7 @@ impl Opened {
         let about = |text: &dyn std::fmt::Display| format!("{}: {text}", path.display());
         let told = checkpoint.warnings().iter();
         let mut warnings: Vec<String> = told.map(|text| about(text)).collect();
+        warnings.extend(embedded::warning(path));
         let (tokenizer, chat) = match checkpoint.metadata() {
             Some(metadata) => {
                 let file = || path.display().to_string();
@@ -67,12 +69,9 @@ impl Opened {
                 (tokenizer, chat.with_context(file)?)
             }
             None => {
-                let file = path.join("tokenizer.json");
-                let tokenizer = file
-                    .exists()
-                    .then(|| Tokenizer::from_json(&file))
-                    .transpose()?;
-                (tokenizer, ChatTemplate::from_dir(path)?)
+                let files = embedded::files(path);
+                let tokenizer = Tokenizer::from_dir(files.clone())?;
+                (tokenizer, ChatTemplate::from_dir(files)?)
             }
         };
         Ok(Self {
@@ -139,8 +138,9 @@ impl Opened {
 /// Opens a checkpoint; `flag` is how errors call it.
 pub(super) fn checkpoint(flag: &str, path: &Path) -> Result<Checkpoint> {
     exists(flag, path)?;
-    match Checkpoint::open(path) {
-        Err(_) if is_head(path).is_ok_and(|head| head) => {
+    let files = embedded::files(path);
+    match Checkpoint::open(files.clone()) {
+        Err(_) if is_head(files).is_ok_and(|head| head) => {
             let space = if flag.is_empty() { "" } else { " " };
             bail!(
                 "{flag}{space}{}: an EAGLE head; a model is accepted",
@@ -152,7 +152,7 @@ pub(super) fn checkpoint(flag: &str, path: &Path) -> Result<Checkpoint> {
 }
 
 pub(super) fn exists(flag: &str, path: &Path) -> Result<()> {
-    if !path.exists() {
+    if !embedded::files(path).exists() {
         let space = if flag.is_empty() { "" } else { " " };
         bail!("{flag}{space}{}: no such file or directory", path.display());
     }
@@ -199,7 +199,9 @@ impl Models {
             (kind, Some(path)) if kind.has_head() => {
                 exists("--draft", path)?;
                 let facts = TargetFacts::from(models.target.checkpoint.config());
-                models.head = Some(HeadCheckpoint::open(path, &facts, &(&setup.head).into())?);
+                let options = (&setup.head).into();
+                let head = HeadCheckpoint::open(embedded::files(path), &facts, &options)?;
+                models.head = Some(head);
             }
             (DrafterKind::Script, Some(path)) => {
                 let about = || format!("--draft {}", path.display());
@@ -213,6 +215,7 @@ impl Models {
         if let (Some(head), Some(path)) = (&models.head, &setup.draft) {
             let warnings = head.config().warnings.iter();
             told.extend(warnings.map(|warning| format!("{}: {warning}", path.display())));
+            told.extend(embedded::warning(path));
         }
         models.warnings.append(&mut told);
         let draft_width = models.draft_width(setup);
@@ -356,6 +359,9 @@ fn topk(setup: &Setup) -> usize {
 
 /// Whether two paths lead to one file or directory.
 fn same(a: &Path, b: &Path) -> bool {
+    if a == b {
+        return true;
+    }
     match (a.canonicalize(), b.canonicalize()) {
         (Ok(a), Ok(b)) => a == b,
         _ => false,

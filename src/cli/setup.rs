@@ -10,11 +10,12 @@ use serde::Serialize;
 
 use super::{
     args::{Device, DrafterKind, Dtype, PickKind, RuleKind, SetupArgs, threads},
+    embedded,
     error::usage,
     head_args::HeadArgs,
     tree::TreeSize,
 };
-use crate::{draft::eagle::load::is_head, model::load::file, schedule::EngineOptions};
+use crate::{draft::eagle::load::is_head, schedule::EngineOptions};
 
 /// Most bytes of keys and values that the default of `--kv-tokens` asks for.
 const KV_BYTES: usize = 2 << 30;
@@ -224,21 +225,24 @@ fn drafter(args: &SetupArgs, default: DrafterKind) -> Result<DrafterKind> {
 }
 
 /// What the file of `--draft` is: a head by its tensors, else a model or a script by its beginning.
-fn kind_of(path: &Path) -> Result<DrafterKind> {
+pub(super) fn kind_of(path: &Path) -> Result<DrafterKind> {
+    let files = embedded::files(path);
     let about = || format!("--draft {}", path.display());
     let network = || -> Result<DrafterKind> {
-        let head = is_head(path).with_context(about)?;
+        let head = is_head(files.clone()).with_context(about)?;
         Ok(if head {
             DrafterKind::Eagle
         } else {
             DrafterKind::Model
         })
     };
-    if path.is_dir() {
+    if files.is_dir() {
         return network();
     }
     let mut head = [0; 64];
-    let read = file::open(path)
+    let read = files
+        .whole()
+        .open()
         .and_then(|(mut file, _)| file.read(&mut head))
         .with_context(about)?;
     let head = &head[..read];

@@ -19,19 +19,19 @@ use super::{
     accept::ratio,
     conclude::{Evidence, Section, asked},
     engine::{Run, request, run},
+    laws::Fed,
     settings::warm,
     subject::{Kind, Subject},
     witness::{Beliefs, Witness},
 };
 use crate::{
-    SeqId, TokenId,
-    cache::Txn,
+    TokenId,
     draft::{Drafter, NoDrafter, Pick},
-    error::{ErrorKind, Result},
-    model::{Rows, Target, Wanted},
+    error::Result,
+    model::Target,
     report::ChoiceReport,
     request::Request,
-    sample::{Chain, Counts, Dist, History, SamplingParams, derive_line},
+    sample::{Dist, SamplingParams, derive_line},
     schedule::{Engine, EngineOptions, Parts},
 };
 
@@ -277,7 +277,15 @@ impl Judged<'_> {
             anchors.sort_unstable();
             let guessed = |at: usize| !self.live.drafts || beliefs.contains_key(&all[..=at]);
             anchors.retain(|at| at + 1 < all.len() && guessed(*at));
-            let laws = self.laws(request, &all, &anchors)?;
+            let fed = Fed {
+                target: &*self.live.target,
+                params: &request.params,
+                valid: self.live.valid,
+                chunk: self.live.options.prefill_chunk,
+                prompt: request.prompt.len(),
+                tokens: &all,
+            };
+            let laws = fed.laws(&anchors)?;
             for (at, p) in anchors.into_iter().zip(laws) {
                 let q = beliefs.get(&all[..=at]);
                 let q = q.map_or_else(|| uniform.clone(), |q| dense(q, vocab));
@@ -286,42 +294,6 @@ impl Judged<'_> {
             }
         }
         Ok(())
-    }
-
-    /// The target's laws after the tokens of `all` up to each of `anchors`, by feeding them again.
-    fn laws(&self, request: &Request, all: &[TokenId], anchors: &[usize]) -> Result<Vec<Dist>> {
-        let target = &self.live.target;
-        let chain = Chain::new(
-            request.params.clone(),
-            target.vocab(),
-            self.live.valid,
-            Vec::new(),
-        )?;
-        let seq = SeqId(0);
-        let mut cache = target.new_cache(all.len());
-        let mut laws = Vec::new();
-        let fed = &all[..all.len() - 1];
-        for begin in (0..fed.len()).step_by(self.live.options.prefill_chunk) {
-            let end = fed.len().min(begin + self.live.options.prefill_chunk);
-            let mut rows = Rows::new();
-            rows.chain(seq, begin, &fed[begin..end], Wanted::All)?;
-            let full = || ErrorKind::Judge("a cache of its own has no room".to_owned());
-            let mut txn = Txn::begin(&mut cache, &rows.want()).ok_or_else(full)?;
-            let logits = target.forward(&rows, &mut txn, &[])?.logits;
-            txn.commit_all(seq)?;
-            for at in anchors.iter().filter(|at| (begin..end).contains(at)) {
-                let mut counts = Counts::new(&request.prompt);
-                let output = &all[request.prompt.len()..=*at];
-                output.iter().for_each(|token| counts.push(*token));
-                let history = History {
-                    counts: &counts,
-                    tokens: &all[..=*at],
-                    path: &[],
-                };
-                laws.push(chain.law(logits.row(at - begin), &history)?);
-            }
-        }
-        Ok(laws)
     }
 }
 

@@ -27,8 +27,10 @@ mod accept;
 mod conclude;
 mod engine;
 pub mod exact;
+mod laws;
 mod live;
 pub mod memory;
+mod opening;
 mod rows;
 pub mod settings;
 mod subject;
@@ -39,6 +41,7 @@ mod witness;
 
 pub use conclude::{Finding, Judgement, Section};
 pub use live::Live;
+pub use opening::{Observed, Opening};
 pub use rows::Rows;
 pub use subject::{Honest, Kind, Subject};
 

@@ -9,7 +9,10 @@ use serde_json::Value;
 
 use super::render::{Bounded, FUEL, MAX_PROMPT, MAX_SOURCE, environment, with_deep_stack};
 use super::{TextError, Tokenizer};
-use crate::{model::load::file, types::TokenId};
+use crate::{
+    model::load::{Files, Source},
+    types::TokenId,
+};
 
 /// Stands for an answer when a template is asked what it puts behind one.
 const PROBE: &str = "EyrieProbe";
@@ -84,19 +87,21 @@ impl ChatTemplate {
     ///
     /// A file that is there and cannot be read, JSON of another shape, or a template that does not
     /// parse.
-    pub fn from_dir(dir: &Path) -> Result<Option<Self>, TextError> {
-        let path = dir.join("tokenizer_config.json");
-        let config = match read(&path)? {
-            Some(text) => parse(&path, &text)?,
+    pub fn from_dir(dir: impl Into<Files>) -> Result<Option<Self>, TextError> {
+        let files = dir.into();
+        let file = files.file("tokenizer_config.json");
+        let path = file.path();
+        let config = match read(&file)? {
+            Some(text) => parse(path, &text)?,
             None => Value::Null,
         };
-        let bos = special(&path, &config, "bos_token")?;
-        let eos = special(&path, &config, "eos_token")?;
+        let bos = special(path, &config, "bos_token")?;
+        let eos = special(path, &config, "eos_token")?;
 
-        let own = dir.join("chat_template.jinja");
+        let own = files.file("chat_template.jinja");
         let (name, source) = match read(&own)? {
-            Some(source) => (own.display().to_string(), source),
-            None => match chosen(&path, &config)? {
+            Some(source) => (own.path().display().to_string(), source),
+            None => match chosen(path, &config)? {
                 Some(source) => (format!("{} (chat_template)", path.display()), source),
                 None => return Ok(None),
             },
@@ -217,13 +222,13 @@ fn refused(name: &str, message: String) -> TextError {
 }
 
 /// The file's text, `None` if there is no such file.
-fn read(path: &Path) -> Result<Option<String>, TextError> {
+fn read(file: &Source) -> Result<Option<String>, TextError> {
     let text = |bytes| String::from_utf8(bytes).map_err(io::Error::other);
-    match file::read(path).and_then(text) {
+    match file.read().and_then(text) {
         Ok(text) => Ok(Some(text)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(source) => Err(TextError::Read {
-            path: path.to_owned(),
+            path: file.path().to_owned(),
             source,
         }),
     }

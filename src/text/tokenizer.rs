@@ -13,7 +13,7 @@ use super::guard::guarded;
 use super::stream::{Route, TextStream};
 use super::{TextError, Vocabulary};
 use crate::{
-    model::load::{file, gguf::Metadata},
+    model::load::{Files, Source, gguf::Metadata},
     types::TokenId,
 };
 
@@ -39,11 +39,28 @@ impl Tokenizer {
     ///
     /// The file cannot be read, or the tokenizers library refuses it.
     pub fn from_json(path: &Path) -> Result<Self, TextError> {
-        let bytes = file::read(path).map_err(|source| TextError::Read {
-            path: path.to_owned(),
-            source,
+        Self::from_source(&Source::from(path))
+    }
+
+    /// The `tokenizer.json` of a model directory; `None` if there is none.
+    ///
+    /// # Errors
+    ///
+    /// As [`from_json`](Self::from_json).
+    pub fn from_dir(dir: impl Into<Files>) -> Result<Option<Self>, TextError> {
+        let source = dir.into().file("tokenizer.json");
+        source
+            .exists()
+            .then(|| Self::from_source(&source))
+            .transpose()
+    }
+
+    fn from_source(source: &Source) -> Result<Self, TextError> {
+        let bytes = source.read().map_err(|error| TextError::Read {
+            path: source.path().to_owned(),
+            source: error,
         })?;
-        Self::from_bytes(&path.display().to_string(), &bytes)
+        Self::from_bytes(&source.path().display().to_string(), &bytes)
     }
 
     /// Builds the tokenizer that GGUF metadata describes; see [`Vocabulary::tokenizer`]. `None` if

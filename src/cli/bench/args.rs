@@ -38,7 +38,7 @@ pub(crate) const BENCH: &str = concat!(
 /// Flags of `bench`.
 #[derive(Debug, Args)]
 pub struct BenchArgs {
-    /// Target: directory (config.json, *.safetensors, tokenizer.json) or .gguf file
+    /// Target: directory (config.json, *.safetensors, tokenizer.json), .gguf file, or tiny, which is embedded
     #[arg(long, value_name = "PATH")]
     pub model: PathBuf,
     /// Drafters: none, ngram, model=PATH, eagle=PATH, ngram+eagle=PATH, script=PATH; without a path that of --draft

@@ -3,6 +3,7 @@
 mod args;
 mod arms;
 mod bandwidth;
+mod beside;
 mod cells;
 mod plan;
 mod prompts;
@@ -17,6 +18,7 @@ mod warnings;
 
 pub(super) use args::BENCH;
 pub use args::{BenchArgs, DrafterSpec};
+pub(super) use beside::{Beside, Side};
 pub(super) use provenance::COMMIT;
 
 use std::{ffi::OsString, io::Write};

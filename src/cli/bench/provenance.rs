@@ -12,6 +12,8 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
+use crate::cli::embedded;
+
 /// Larger files are known by their size alone.
 const MOST_HASHED: u64 = 1 << 30;
 
@@ -53,11 +55,17 @@ pub(super) struct FileFacts {
     sha256: Option<String>,
 }
 
-/// The file `path`, or the files of the directory that it is.
+/// The file `path`, or the files of the directory that it is, also an embedded one.
 ///
 /// # Errors
 /// If one cannot be read.
 pub(super) fn files(path: &Path) -> io::Result<Vec<FileFacts>> {
+    if let Some(held) = embedded::files(path).in_memory() {
+        let facts = held
+            .iter()
+            .map(|(name, bytes)| FileFacts::of_content(&path.join(name), bytes));
+        return Ok(facts.collect());
+    }
     if !path.is_dir() {
         return Ok(vec![facts(path)?]);
     }

@@ -28,7 +28,7 @@ pub(super) struct Cell {
     pub(super) arms: Vec<Summary>,
     /// By arm, its repeats.
     runs: Vec<Vec<RunRecord>>,
-    equal_tokens_checked: bool,
+    pub(super) equal_tokens_checked: bool,
 }
 
 impl Cell {
@@ -47,6 +47,11 @@ impl Cell {
             runs,
             equal_tokens_checked,
         }
+    }
+
+    /// The repeats of an arm.
+    pub(super) fn runs(&self, arm: usize) -> &[RunRecord] {
+        self.runs.get(arm).map_or(&[], Vec::as_slice)
     }
 }
 

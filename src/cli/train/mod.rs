@@ -67,7 +67,7 @@ pub struct Eagle3Args {
 /// Flags of every training of a head.
 #[derive(Debug, Args)]
 pub struct TrainingArgs {
-    /// Target: directory (config.json, *.safetensors, tokenizer.json) or .gguf file
+    /// Target: directory (config.json, *.safetensors, tokenizer.json), .gguf file, or tiny, which is embedded
     #[arg(long, value_name = "PATH")]
     pub model: PathBuf,
     /// Its answers, as distill wrote them

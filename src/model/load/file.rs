@@ -1,8 +1,8 @@
-//! The files of a checkpoint: regular ones, whose length is known before they are read.
+//! Files on disk: regular ones, whose length is known before they are read.
 
 use std::{
     fs::{self, File},
-    io::{Error, Read, Result},
+    io::{Error, Result},
     path::Path,
 };
 
@@ -17,41 +17,4 @@ pub(crate) fn open(path: &Path) -> Result<(File, u64)> {
     let file = File::open(path)?;
     let len = file.metadata()?.len();
     Ok((file, len))
-}
-
-/// All bytes of a regular file of at most [`MAX_TEXT`].
-pub(crate) fn read(path: &Path) -> Result<Vec<u8>> {
-    let (file, len) = open(path)?;
-    if len > MAX_TEXT {
-        let message = format!("{len} bytes are more than the accepted {MAX_TEXT}");
-        return Err(Error::other(message));
-    }
-    let mut bytes = Vec::new();
-    file.take(MAX_TEXT).read_to_end(&mut bytes)?;
-    Ok(bytes)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_regular_files_are_read() {
-        let dir = tempfile::tempdir().unwrap();
-        let odd = if cfg!(unix) {
-            Path::new("/dev/zero")
-        } else {
-            dir.path()
-        };
-        for path in [dir.path(), odd] {
-            let error = read(path).unwrap_err().to_string();
-            assert_eq!(error, "not a regular file");
-        }
-        let path = dir.path().join("text");
-        fs::write(&path, "abc").unwrap();
-        assert_eq!(read(&path).unwrap(), b"abc");
-        File::create(&path).unwrap().set_len(MAX_TEXT + 1).unwrap();
-        let error = read(&path).unwrap_err().to_string();
-        assert!(error.contains("more than the accepted"), "{error}");
-    }
 }

@@ -1,4 +1,4 @@
-//! Checkpoints on disk: a directory of safetensors with its `config.json`, or a GGUF file.
+//! Checkpoints: a directory of safetensors with its `config.json`, on disk or in memory, or a GGUF file.
 //!
 //! A checkpoint is opened by its headers alone; tensors are read one by one when asked for. What
 //! the files say must be complete and consistent: every tensor of the network is there, with the
@@ -9,7 +9,7 @@
 
 mod eos;
 mod error;
-pub(crate) mod file;
+mod file;
 pub mod gguf;
 pub(crate) mod inspect;
 pub(crate) mod json;
@@ -17,11 +17,14 @@ pub mod names;
 mod open;
 pub mod pickle;
 pub mod safetensors;
+mod source;
 mod stored;
 pub(crate) mod table;
 
 pub use error::{LoadError, Problem};
 pub use inspect::Inspect;
+pub use source::Files;
+pub(crate) use source::Source;
 pub use stored::{Stored, StoredType};
 
 pub(in crate::model) use eos::{eos_id, eos_ids};
@@ -35,7 +38,7 @@ use self::table::Table;
 use super::config::Config;
 use crate::TokenId;
 
-/// An opened checkpoint: checked headers, tensors still on disk.
+/// An opened checkpoint: checked headers, tensors still in their files.
 #[derive(Debug)]
 pub struct Checkpoint {
     path: PathBuf,
@@ -48,13 +51,13 @@ pub struct Checkpoint {
 }
 
 impl Checkpoint {
-    /// Opens the directory or GGUF file `path`: reads and checks all headers, no tensor.
+    /// Opens the directory or GGUF file `files`: reads and checks all headers, no tensor.
     ///
     /// # Errors
     /// Whatever is unknown, missing, of the wrong shape, out of range or contradictory; see
     /// [`Problem`].
-    pub fn open(path: &Path) -> Result<Self, LoadError> {
-        open::open(path)
+    pub fn open(files: impl Into<Files>) -> Result<Self, LoadError> {
+        open::open(&files.into())
     }
 
     /// The network's configuration.

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, path::Path};
 
 use super::{
-    Checkpoint, LoadError, Problem, eos_ids, json, names,
+    Checkpoint, Files, LoadError, Problem, eos_ids, json, names,
     table::{self, Table, read_json},
 };
 use crate::model::config::{Config, Declared};
@@ -14,15 +14,15 @@ const GENERATION: &str = "generation_config.json";
 const ACCEPTED: &str =
     "a directory with config.json and model.safetensors (or its index), or a GGUF file";
 
-pub(super) fn open(path: &Path) -> Result<Checkpoint, LoadError> {
+pub(super) fn open(files: &Files) -> Result<Checkpoint, LoadError> {
     let unrecognised = |found: String| {
         let accepted = ACCEPTED.to_owned();
-        LoadError::new(path, Problem::Unrecognised { found, accepted })
+        LoadError::new(files.path(), Problem::Unrecognised { found, accepted })
     };
-    if path.is_dir() {
-        return directory(path);
+    if files.is_dir() {
+        return directory(files);
     }
-    let Some(magic) = table::magic(path)? else {
+    let Some(magic) = table::magic(&files.whole())? else {
         let found = format!("the file has fewer than {} bytes", table::GGUF.len());
         return Err(unrecognised(found));
     };
@@ -30,12 +30,14 @@ pub(super) fn open(path: &Path) -> Result<Checkpoint, LoadError> {
         let found = format!("the file starts with \"{}\"", magic.escape_ascii());
         return Err(unrecognised(found));
     }
-    gguf_file(path)
+    gguf_file(files)
 }
 
-fn directory(dir: &Path) -> Result<Checkpoint, LoadError> {
-    let config_path = dir.join(CONFIG);
-    if !config_path.exists() {
+fn directory(files: &Files) -> Result<Checkpoint, LoadError> {
+    let dir = files.path();
+    let config_file = files.file(CONFIG);
+    let config_path = config_file.path();
+    if !config_file.exists() {
         let (found, accepted) = (format!("there is no {CONFIG}"), ACCEPTED.to_owned());
         return Err(LoadError::new(
             dir,
@@ -43,15 +45,15 @@ fn directory(dir: &Path) -> Result<Checkpoint, LoadError> {
         ));
     }
     let declared =
-        Config::from_json(&read_json(&config_path)?).map_err(|p| p.in_file(&config_path))?;
+        Config::from_json(&read_json(&config_file)?).map_err(|p| p.in_file(config_path))?;
     let mut warnings = Vec::new();
-    let entries = table::safetensors(dir, &mut warnings)?;
-    let generation = dir.join(GENERATION);
+    let entries = table::safetensors(files, &mut warnings)?;
+    let generation = files.file(GENERATION);
     let generation_eos = if generation.exists() {
         let text = read_json(&generation)?;
         json::object("the configuration", &text)
             .and_then(|map| eos_ids(&map, declared.config.vocab))
-            .map_err(|p| p.in_file(&generation))?
+            .map_err(|p| p.in_file(generation.path()))?
     } else {
         None
     };
@@ -74,7 +76,7 @@ fn directory(dir: &Path) -> Result<Checkpoint, LoadError> {
                 ),
                 "true without the tensor, or false with it",
             );
-            return Err(problem.in_file(&config_path));
+            return Err(problem.in_file(config_path));
         }
         _ => config.tied = !has_head,
     }
@@ -90,8 +92,9 @@ fn directory(dir: &Path) -> Result<Checkpoint, LoadError> {
     })
 }
 
-fn gguf_file(path: &Path) -> Result<Checkpoint, LoadError> {
-    let (metadata, mut entries) = table::gguf(path)?;
+fn gguf_file(files: &Files) -> Result<Checkpoint, LoadError> {
+    let path = files.path();
+    let (metadata, mut entries) = table::gguf(&files.whole())?;
     let factors = table::rope_factors(&mut entries, path)?;
     let vocab = embedding_rows(&entries).map_err(|p| p.in_file(path))?;
     let Declared {
@@ -165,7 +168,7 @@ fn matched(
                 expected,
                 why,
             };
-            return Err(problem.in_file(&entry.file));
+            return Err(problem.in_file(entry.file.path()));
         }
         entry.check_type()?;
         tensors.insert(name, entry);
@@ -186,7 +189,7 @@ fn matched(
                 )
             };
             let tensor = entry.name;
-            Err(Problem::UnknownTensor { tensor, why }.in_file(&entry.file))
+            Err(Problem::UnknownTensor { tensor, why }.in_file(entry.file.path()))
         }
     }
 }

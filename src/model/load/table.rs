@@ -2,15 +2,14 @@
 
 use std::{
     collections::BTreeMap,
-    fs::File,
     io::{Read, Seek, SeekFrom},
     path::Path,
-    sync::Arc,
 };
 
 use super::{
-    LoadError, Problem, Stored, StoredType, file, gguf, names, pickle,
+    Files, LoadError, Problem, Source, Stored, StoredType, file, gguf, names, pickle,
     safetensors::{Header, Index, TensorInfo},
+    source::Reader,
 };
 
 pub(crate) const SINGLE: &str = "model.safetensors";
@@ -22,7 +21,7 @@ pub(crate) type Table = BTreeMap<String, Entry>;
 /// Where a tensor lies.
 #[derive(Clone, Debug)]
 pub(crate) struct Entry {
-    pub(crate) file: Arc<Path>,
+    pub(crate) file: Source,
     /// The file's name for it.
     pub(crate) name: String,
     pub(crate) dtype: StoredType,
@@ -36,9 +35,10 @@ pub(crate) struct Entry {
 
 impl Entry {
     pub(crate) fn read(&self, name: &str) -> Result<Stored, LoadError> {
-        let fail =
-            |source| Problem::io(&format!("read tensor {}", self.name), source).in_file(&self.file);
-        let mut file = File::open(&self.file).map_err(fail)?;
+        let fail = |source| {
+            Problem::io(&format!("read tensor {}", self.name), source).in_file(self.file.path())
+        };
+        let (mut file, _) = self.file.open().map_err(fail)?;
         file.seek(SeekFrom::Start(self.begin)).map_err(fail)?;
         let mut bytes = vec![0; self.bytes];
         file.read_exact(&mut bytes).map_err(fail)?;
@@ -69,7 +69,7 @@ impl Entry {
                 "floats and GGML blocks"
             },
         };
-        Err(problem.in_file(&self.file))
+        Err(problem.in_file(self.file.path()))
     }
 
     /// Notes that the rows of queries and keys are interleaved, as GGUF files have them; `name` is
@@ -87,8 +87,8 @@ impl Entry {
 pub(crate) const GGUF: [u8; 4] = *b"GGUF";
 
 /// The first bytes of a file; `None` if it is shorter.
-pub(crate) fn magic(path: &Path) -> Result<Option<[u8; 4]>, LoadError> {
-    let (mut file, len) = open_file(path)?;
+pub(crate) fn magic(source: &Source) -> Result<Option<[u8; 4]>, LoadError> {
+    let (mut file, len) = open_file(source)?;
     let mut magic = [0; 4];
     let whole = len >= 4 && file.read_exact(&mut magic).is_ok();
     Ok(whole.then_some(magic))
@@ -104,48 +104,47 @@ pub(crate) fn rope_factors(table: &mut Table, path: &Path) -> Result<Option<Vec<
     table.remove(NAME).map(read).transpose()
 }
 
-pub(crate) fn open_file(path: &Path) -> Result<(File, u64), LoadError> {
-    let fail = |source| Problem::io("open it", source).in_file(path);
-    file::open(path).map_err(fail)
+fn open_file(source: &Source) -> Result<(Reader, u64), LoadError> {
+    let fail = |error| Problem::io("open it", error).in_file(source.path());
+    source.open().map_err(fail)
 }
 
-pub(crate) fn read_json(path: &Path) -> Result<String, LoadError> {
-    let (mut json, len) = open_file(path)?;
+pub(crate) fn read_json(source: &Source) -> Result<String, LoadError> {
+    let (mut json, len) = open_file(source)?;
     if len > file::MAX_TEXT {
         let what = "the length of the file".to_owned();
         let (value, limit) = (len, file::MAX_TEXT);
-        return Err(Problem::TooLarge { what, value, limit }.in_file(path));
+        return Err(Problem::TooLarge { what, value, limit }.in_file(source.path()));
     }
     let mut text = String::new();
     json.read_to_string(&mut text)
-        .map_err(|source| Problem::io("read it", source).in_file(path))?;
+        .map_err(|error| Problem::io("read it", error).in_file(source.path()))?;
     Ok(text)
 }
 
 /// The tensors of a directory of safetensors, single or with an index, by the files' names.
-pub(crate) fn safetensors(dir: &Path, warnings: &mut Vec<String>) -> Result<Table, LoadError> {
-    let (single, index) = (dir.join(SINGLE), dir.join(INDEX));
+pub(crate) fn safetensors(files: &Files, warnings: &mut Vec<String>) -> Result<Table, LoadError> {
+    let (single, index) = (files.file(SINGLE), files.file(INDEX));
     match (single.exists(), index.exists()) {
         (true, false) => shard(&single),
-        (has_single, true) => sharded(dir, &index, has_single, warnings),
+        (has_single, true) => sharded(files, &index, has_single, warnings),
         (false, false) => {
             let problem = Problem::Unrecognised {
                 found: "there are no weights".to_owned(),
                 accepted: format!("a directory with {SINGLE} or {INDEX}"),
             };
-            Err(problem.in_file(dir))
+            Err(problem.in_file(files.path()))
         }
     }
 }
 
 /// The metadata and the tensors of a GGUF file, by its own names.
-pub(crate) fn gguf(path: &Path) -> Result<(gguf::Metadata, Table), LoadError> {
-    let (mut file, len) = open_file(path)?;
-    let header = gguf::Header::read(&mut file, len).map_err(|p| p.in_file(path))?;
-    let shared: Arc<Path> = path.into();
+pub(crate) fn gguf(source: &Source) -> Result<(gguf::Metadata, Table), LoadError> {
+    let (mut file, len) = open_file(source)?;
+    let header = gguf::Header::read(&mut file, len).map_err(|p| p.in_file(source.path()))?;
     let entry = |info: gguf::TensorInfo| {
         let entry = Entry {
-            file: Arc::clone(&shared),
+            file: source.clone(),
             name: info.name.clone(),
             dtype: info.dtype,
             shape: info.shape,
@@ -160,30 +159,31 @@ pub(crate) fn gguf(path: &Path) -> Result<(gguf::Metadata, Table), LoadError> {
 }
 
 /// The tensors of one safetensors file, by its own names.
-fn shard(path: &Path) -> Result<Table, LoadError> {
-    let (mut file, len) = open_file(path)?;
-    let header = Header::read(&mut file, len).map_err(|p| p.in_file(path))?;
-    Ok(entries(path, header.tensors, header.data))
+fn shard(source: &Source) -> Result<Table, LoadError> {
+    let (mut file, len) = open_file(source)?;
+    let header = Header::read(&mut file, len).map_err(|p| p.in_file(source.path()))?;
+    Ok(entries(source, header.tensors, header.data))
 }
 
 fn sharded(
-    dir: &Path,
-    path: &Path,
+    files: &Files,
+    listed: &Source,
     has_single: bool,
     warnings: &mut Vec<String>,
 ) -> Result<Table, LoadError> {
-    let index = Index::parse(&read_json(path)?).map_err(|p| p.in_file(path))?;
+    let path = listed.path();
+    let index = Index::parse(&read_json(listed)?).map_err(|p| p.in_file(path))?;
     if has_single && !index.shards().contains(SINGLE) {
         let problem = Problem::contradiction(
             format!("there is {SINGLE}"),
             format!("{INDEX} does not name it"),
             "one of the two, or an index that names the file",
         );
-        return Err(problem.in_file(dir));
+        return Err(problem.in_file(files.path()));
     }
     let mut shards = BTreeMap::new();
     for name in index.shards() {
-        let file = dir.join(name);
+        let file = files.file(name);
         if !file.exists() {
             let tensor = index.weight_map.iter().find(|(_, shard)| *shard == name);
             let problem = Problem::MissingShard {
@@ -240,17 +240,16 @@ fn sharded(
 }
 
 /// The tensors of a `.bin` file, by its own names.
-pub(crate) fn pickle(path: &Path) -> Result<Table, LoadError> {
-    let (mut file, len) = open_file(path)?;
-    let header = pickle::Header::read(&mut file, len).map_err(|p| p.in_file(path))?;
-    Ok(entries(path, header.tensors, 0))
+pub(crate) fn pickle(source: &Source) -> Result<Table, LoadError> {
+    let (mut file, len) = open_file(source)?;
+    let header = pickle::Header::read(&mut file, len).map_err(|p| p.in_file(source.path()))?;
+    Ok(entries(source, header.tensors, 0))
 }
 
-fn entries(path: &Path, tensors: BTreeMap<String, TensorInfo>, data: u64) -> Table {
-    let file: Arc<Path> = path.into();
+fn entries(source: &Source, tensors: BTreeMap<String, TensorInfo>, data: u64) -> Table {
     let entry = |(name, info): (String, TensorInfo)| {
         let entry = Entry {
-            file: Arc::clone(&file),
+            file: source.clone(),
             name: name.clone(),
             dtype: info.dtype,
             shape: info.shape,

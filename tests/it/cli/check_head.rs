@@ -62,7 +62,7 @@ fn good_and_bad_heads_have_their_exit_status_and_words() {
     }
 }
 
-/// Beginnings for models that only go on with a text, and questions for those that answer.
+/// Beginnings for models that only go on with a text.
 const TEXTS: &str = r#"{"prompt": "The state of the Union is"}
 {"prompt": "Our Government has"}
 {"prompt": "In the last year"}
@@ -72,13 +72,18 @@ const TEXTS: &str = r#"{"prompt": "The state of the Union is"}
 {"prompt": "We must"}
 {"prompt": "The people of this country"}
 "#;
-const QUESTIONS: &str = r#"{"turns": ["Why is the sky blue?"]}
-{"turns": ["Write a short story about a dog."]}
-{"turns": ["How do I make tea?"]}
-{"turns": ["Explain what a prime number is."]}
-{"turns": ["Name three rivers and say where they are."]}
-{"turns": ["What is photosynthesis?"]}
-"#;
+
+/// Questions to measure with, of a kind whose answers are guessed often: a thousand rows tell taps of the
+/// next layer, whose streams are much the same.
+fn questions() -> String {
+    let prompts = Path::new(env!("CARGO_MANIFEST_DIR")).join("assets/prompts");
+    let lines = ["code.jsonl", "maths.jsonl"].map(|name| {
+        let text = fs::read_to_string(prompts.join(name)).expect("prompts");
+        let lines = text.lines().take(10).map(|line| format!("{line}\n"));
+        lines.collect::<String>()
+    });
+    lines.concat()
+}
 
 /// A copy of a head with a file changed.
 fn changed(head: &Path, name: &str, change: impl FnOnce(Vec<u8>) -> Vec<u8>) -> TempDir {
@@ -115,12 +120,16 @@ fn rolled(mut file: Vec<u8>) -> Vec<u8> {
 #[test]
 fn shipped_heads_look_right_and_changed_ones_do_not() {
     for one in shipped() {
-        let prompts = if one.large { QUESTIONS } else { TEXTS };
+        let prompts = if one.large {
+            questions()
+        } else {
+            TEXTS.to_owned()
+        };
         let target = one.target.display().to_string();
         let check = |head: &Path| {
             let head = head.display().to_string();
-            let more = ["--max-tokens", "48", "--depth", "1"];
-            check_on(prompts, &target, &head, &more)
+            let more = ["--max-tokens", "64", "--depth", "1"];
+            check_on(&prompts, &target, &head, &more)
         };
         let name = one.head.display().to_string();
         let ran = check(&one.head);

@@ -677,11 +677,11 @@ fn help_states_the_sampling_order() {
 }
 
 #[test]
-fn without_a_command_one_line_says_so() {
-    let ran = eyrie(&[]);
-    assert_eq!((ran.code, ran.out.as_str()), (2, ""));
-    assert_eq!(
-        ran.err,
-        "error: a command is missing; eyrie --help lists them\n"
-    );
+fn flags_without_a_command_are_refused_in_one_line() {
+    for args in [&["--json"][..], &["--model", "tiny"], &["tiny"]] {
+        let ran = eyrie(args);
+        assert_eq!((ran.code, ran.out.as_str()), (2, ""), "{args:?}");
+        assert_eq!(ran.err.lines().count(), 1, "{args:?}: {}", ran.err);
+        assert!(ran.err.contains(args[0]), "{args:?}: {}", ran.err);
+    }
 }

@@ -28,7 +28,7 @@ use std::{
 
 use super::config::{HeadConfig, TapsConvention};
 use crate::model::load::{
-    Inspect, LoadError, Problem, Stored, StoredType, inspect,
+    Files, Inspect, LoadError, Problem, Source, Stored, StoredType, inspect,
     table::{self, Entry, INDEX, SINGLE, Table},
 };
 use names::Role;
@@ -88,7 +88,7 @@ pub enum NormOutput {
     Head,
 }
 
-/// An opened head: checked headers, tensors still on disk.
+/// An opened head: checked headers, tensors still in their files.
 #[derive(Debug)]
 pub struct HeadCheckpoint {
     path: PathBuf,
@@ -101,7 +101,7 @@ pub struct HeadCheckpoint {
 }
 
 /// What the files of a head hold, before a target is known.
-struct Files {
+struct Contents {
     declared: Declared,
     config_path: PathBuf,
     gguf: bool,
@@ -112,10 +112,11 @@ struct Files {
     count: usize,
 }
 
-impl Files {
-    fn read(path: &Path) -> Result<Self, LoadError> {
+impl Contents {
+    fn read(files: &Files) -> Result<Self, LoadError> {
+        let path = files.path();
         let mut warnings = Vec::new();
-        let (metadata, mut table) = read_table(path, &mut warnings)?;
+        let (metadata, mut table) = read_table(files, &mut warnings)?;
         let count = table.len();
         let (mut declared, config_path) = match &metadata {
             Some(metadata) => {
@@ -124,13 +125,16 @@ impl Files {
                 (declared.map_err(|p| p.in_file(path))?, path.to_owned())
             }
             None => {
-                let config = path.join(CONFIG);
+                let config = files.file(CONFIG);
                 if !config.exists() {
                     let found = format!("there is no {CONFIG}");
                     return Err(unrecognised(found).in_file(path));
                 }
                 let declared = Declared::from_json(&table::read_json(&config)?);
-                (declared.map_err(|p| p.in_file(&config))?, config)
+                (
+                    declared.map_err(|p| p.in_file(config.path()))?,
+                    config.path().to_owned(),
+                )
             }
         };
         warnings.append(&mut declared.warnings);
@@ -152,20 +156,20 @@ impl TargetFacts {
     /// The number of layers of a target that is not known.
     pub const UNKNOWN: usize = usize::MAX;
 
-    /// What the head at `path` says of its target, for work that needs no target: widths and
+    /// What the files of `head` say of its target, for work that needs no target: widths and
     /// vocabulary. The layers stay [`UNKNOWN`](Self::UNKNOWN), so taps that the files do not list have
     /// no meaning yet.
     ///
     /// # Errors
     /// If its headers cannot be read, or do not say.
-    pub fn of_head(path: &Path) -> Result<Self, LoadError> {
-        let Files {
+    pub fn of_head(head: impl Into<Files>) -> Result<Self, LoadError> {
+        let Contents {
             declared,
             config_path,
             tensors,
             maps,
             ..
-        } = Files::read(path)?;
+        } = Contents::read(&head.into())?;
         let rows = |name: &str| tensors.get(name)?.shape.first().copied();
         let marks = maps.t2d.as_ref().map(Vec::len);
         let vocab = declared.vocab.or(marks).or_else(|| rows(EMBEDDING));
@@ -182,46 +186,46 @@ impl TargetFacts {
     }
 }
 
-/// Whether the checkpoint at `path` is a head, by its tensors.
+/// Whether the checkpoint of `files` is a head, by its tensors.
 ///
 /// # Errors
 /// If its headers cannot be read.
-pub fn is_head(path: &Path) -> Result<bool, LoadError> {
-    if path.is_dir()
-        && !path.join(SINGLE).exists()
-        && !path.join(INDEX).exists()
-        && !path.join(PICKLE).exists()
-    {
+pub fn is_head(files: impl Into<Files>) -> Result<bool, LoadError> {
+    let files = files.into();
+    let weights = || [SINGLE, INDEX, PICKLE].map(|name| files.file(name));
+    if files.is_dir() && !weights().iter().any(Source::exists) {
         return Ok(false);
     }
-    if !path.is_dir() && !is_gguf(path)? {
+    if !files.is_dir() && !is_gguf(&files)? {
         return Ok(false);
     }
     let mut warnings = Vec::new();
-    let (_, table) = read_table(path, &mut warnings)?;
+    let (_, table) = read_table(&files, &mut warnings)?;
     Ok(table.keys().any(|name| names::only_in_heads(name)))
 }
 
 impl HeadCheckpoint {
-    /// Opens the directory or GGUF file `path` as a head for `target`: reads and checks all
+    /// Opens the directory or GGUF file `files` as a head for `target`: reads and checks all
     /// headers and the vocabulary map, no weight.
     ///
     /// # Errors
     /// Whatever is unknown, missing, of the wrong shape, out of range, contradictory or ambiguous;
     /// see [`Problem`].
     pub fn open(
-        path: &Path,
+        files: impl Into<Files>,
         target: &TargetFacts,
         options: &HeadOptions,
     ) -> Result<Self, LoadError> {
-        let Files {
+        let files = files.into();
+        let path = files.path();
+        let Contents {
             declared,
             config_path,
             gguf,
             mut tensors,
             maps,
             count,
-        } = Files::read(path)?;
+        } = Contents::read(&files)?;
         let shapes = tensors
             .iter()
             .map(|(name, entry)| (name.clone(), entry.shape.clone()))
@@ -375,33 +379,34 @@ fn unrecognised(found: String) -> Problem {
     Problem::Unrecognised { found, accepted }
 }
 
-fn is_gguf(path: &Path) -> Result<bool, LoadError> {
-    Ok(table::magic(path)? == Some(table::GGUF))
+fn is_gguf(files: &Files) -> Result<bool, LoadError> {
+    Ok(table::magic(&files.whole())? == Some(table::GGUF))
 }
 
 /// The metadata, if it is a GGUF file, and the tensors by the file's names.
 fn read_table(
-    path: &Path,
+    files: &Files,
     warnings: &mut Vec<String>,
 ) -> Result<(Option<crate::model::load::gguf::Metadata>, Table), LoadError> {
-    if !path.is_dir() {
-        if !is_gguf(path)? {
+    let path = files.path();
+    if !files.is_dir() {
+        if !is_gguf(files)? {
             return Err(unrecognised("the file is no GGUF file".to_owned()).in_file(path));
         }
-        let (metadata, table) = table::gguf(path)?;
+        let (metadata, table) = table::gguf(&files.whole())?;
         return Ok((Some(metadata), table));
     }
-    let pickle = path.join(PICKLE);
-    let safetensors = path.join(SINGLE).exists() || path.join(INDEX).exists();
+    let pickle = files.file(PICKLE);
+    let safetensors = files.file(SINGLE).exists() || files.file(INDEX).exists();
     if !pickle.exists() {
         if !safetensors {
             return Err(unrecognised("there are no weights".to_owned()).in_file(path));
         }
-        return Ok((None, table::safetensors(path, warnings)?));
+        return Ok((None, table::safetensors(files, warnings)?));
     }
     let table = table::pickle(&pickle)?;
     if safetensors {
-        let other = table::safetensors(path, &mut Vec::new())?;
+        let other = table::safetensors(files, &mut Vec::new())?;
         agree(&table, &other).map_err(|p| p.in_file(path))?;
         warnings.push(format!("{PICKLE} and safetensors hold the same tensors; the former is read, as the reference does"));
     }
@@ -449,11 +454,11 @@ fn sorted(table: Table, gguf: bool, path: &Path) -> Result<(Table, Maps), LoadEr
             Role::Buffer => continue,
             Role::Foreign(method) => {
                 let why = format!("it is of {method}; accepted are heads of EAGLE-1 and EAGLE-3");
-                return Err(Problem::UnknownTensor { tensor: name, why }.in_file(&entry.file));
+                return Err(Problem::UnknownTensor { tensor: name, why }.in_file(entry.file.path()));
             }
             Role::Unknown => {
                 let why = "no head of EAGLE-1 or EAGLE-3 has one of this name".to_owned();
-                return Err(Problem::UnknownTensor { tensor: name, why }.in_file(&entry.file));
+                return Err(Problem::UnknownTensor { tensor: name, why }.in_file(entry.file.path()));
             }
         };
         if let Some(other) = places.insert(canonical.clone(), name.clone()) {
@@ -479,7 +484,7 @@ fn flat(entry: &Entry, name: &str, accepted: &'static str) -> Result<Stored, Loa
             shape,
             accepted,
         }
-        .in_file(&entry.file));
+        .in_file(entry.file.path()));
     }
     entry.read(name)
 }
@@ -508,7 +513,7 @@ fn integers(entry: &Entry, name: &str) -> Result<Vec<i64>, LoadError> {
                 found,
                 accepted: "i64, i32",
             }
-            .in_file(&entry.file))
+            .in_file(entry.file.path()))
         }
     }
 }
@@ -522,12 +527,14 @@ fn truths(entry: &Entry, name: &str) -> Result<Vec<bool>, LoadError> {
             found,
             accepted: "bool",
         }
-        .in_file(&entry.file));
+        .in_file(entry.file.path()));
     }
     let one = |(at, byte): (usize, &u8)| match byte {
         0 => Ok(false),
         1 => Ok(true),
-        other => Err(Problem::key(format!("{name}[{at}]"), other, "0 or 1").in_file(&entry.file)),
+        other => {
+            Err(Problem::key(format!("{name}[{at}]"), other, "0 or 1").in_file(entry.file.path()))
+        }
     };
     stored.bytes.iter().enumerate().map(one).collect()
 }
