@@ -34,7 +34,7 @@ by chi-square against the enumerated law. Exit status: 0 PASS, 1 FAIL or a faile
 UNDECIDED (more --samples are needed). eyrie without arguments is eyrie demo.";
 
 /// What the embedded model, which was trained on addresses to Congress, goes on from.
-const PROMPT: &str = "The American people";
+const PROMPT: &str = "Last year I asked";
 
 /// Drafted tokens a round.
 const DEPTH: u8 = 4;
@@ -42,7 +42,7 @@ const DEPTH: u8 = 4;
 const REPEATS: u16 = 5;
 /// Answers of each side that the law is judged by, and the total variation that each side must exclude to
 /// pass: of the embedded model, and of larger ones.
-const JUDGED: [(u32, f64); 2] = [(8_000, 0.05), (1_000, 0.2)];
+const JUDGED: [(u32, f64); 2] = [(10_000, 0.05), (1_000, 0.2)];
 /// Sequences in a pass when the law is judged.
 const BATCH: u16 = 64;
 /// Tokens of the cache beside those of the prompt.
@@ -64,7 +64,7 @@ pub struct DemoArgs {
     /// Most tokens of the answer [default: 96]
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(1..))]
     pub max_tokens: Option<u32>,
-    /// Answers of each side that the law is judged by, up to 65536 [default: 8000 of tiny, else 1000]
+    /// Answers of each side that the law is judged by, up to 65536 [default: 10000 of tiny, else 1000]
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(1..=65_536))]
     pub samples: Option<u32>,
     /// Threads to compute with, 1 to 1024 [default: all cores]

@@ -182,7 +182,7 @@ fn shares(stages: &Map<String, Value>) -> String {
 
 /// A command for the chat model, if it lies in the folder; with its head, if that does.
 fn offer(folder: &Path) -> Option<String> {
-    let ask = "--prompt \"Name the capital of France.\"";
+    let ask = "--prompt \"Explain what a prime number is.\"";
     match [SMOLLM2, SMOLLM2_HEAD].map(|path| folder.join(path).exists()) {
         [false, _] => None,
         [true, true] => Some(format!(

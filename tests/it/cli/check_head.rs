@@ -79,7 +79,7 @@ fn questions() -> String {
     let prompts = Path::new(env!("CARGO_MANIFEST_DIR")).join("assets/prompts");
     let lines = ["code.jsonl", "maths.jsonl"].map(|name| {
         let text = fs::read_to_string(prompts.join(name)).expect("prompts");
-        let lines = text.lines().take(10).map(|line| format!("{line}\n"));
+        let lines = text.lines().take(8).map(|line| format!("{line}\n"));
         lines.collect::<String>()
     });
     lines.concat()

@@ -1,5 +1,8 @@
 //! `eyrie demo`, and `eyrie` without arguments.
 
+use std::collections::BTreeSet;
+
+use clap::CommandFactory;
 use serde_json::Value;
 
 use super::{Ran, eyrie};
@@ -25,7 +28,7 @@ fn without_arguments_the_demo_passes_on_the_embedded_model() {
         "; time: ",
         "Speed: ",
         "(95 % interval ",
-        "N = 8000, chi-square ",
+        "N = 10000, chi-square ",
         "is excluded: PASS",
         "PASS (alpha 1e-6, ",
     ] {
@@ -119,7 +122,7 @@ fn every_flag_changes_the_configuration() {
         (&"tiny".into(), &"embedded".into())
     );
     assert_eq!(plain["drafter"], "eagle");
-    for (key, args) in [
+    let cases = [
         ("model", &["--model", "@tt", "--draft", "@e3"][..]),
         ("draft", &["--draft", "@script.json"]),
         ("prompt", &["--prompt", "-x"]),
@@ -128,9 +131,17 @@ fn every_flag_changes_the_configuration() {
         ("threads", &["--threads", "97"]),
         ("plain_text", &["--plain-text"]),
         ("json", &["--json"]),
-    ] {
+    ];
+    for (key, args) in cases {
         assert_ne!(config(args)[key], plain[key], "{key}");
     }
+    let command = eyrie::cli::Cli::command();
+    let demo = command.find_subcommand("demo").expect("the command demo");
+    let flags = demo.get_arguments().map(|arg| arg.get_id().as_str());
+    let flags: BTreeSet<_> = flags
+        .filter(|flag| !["print_config", "help"].contains(flag))
+        .collect();
+    assert_eq!(flags, cases.map(|(key, _)| key).into());
 }
 
 #[test]

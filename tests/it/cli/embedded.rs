@@ -93,8 +93,8 @@ fn what_does_not_fit_is_one_line() {
         ),
         (
             &["generate", "--model", "tiny", "--chat", "--prompt", "a"],
-            2,
-            "chat",
+            1,
+            "the model has no chat template",
         ),
         (
             &[

@@ -213,6 +213,7 @@ pub(crate) fn no_flag_is_left_out() {
     assert_eq!(
         names,
         [
+            "demo",
             "generate",
             "bench",
             "inspect",
