@@ -62,19 +62,25 @@ fn good_and_bad_heads_have_their_exit_status_and_words() {
     }
 }
 
-/// Beginnings for models that only go on with a text.
-const TEXTS: &str = r#"{"prompt": "The state of the Union is"}
-{"prompt": "Our Government has"}
-{"prompt": "In the last year"}
-{"prompt": "To the Congress of the United States:"}
-{"prompt": "I am happy to report that"}
-{"prompt": "The Treasury"}
-{"prompt": "We must"}
-{"prompt": "The people of this country"}
-"#;
+/// Beginnings for a model that only goes on with a text.
+fn beginnings() -> String {
+    let of = [
+        "The President",
+        "The Congress",
+        "Our country",
+        "The Treasury",
+        "This Government",
+        "The people",
+    ];
+    let goes_on = ["has", "will", "of the United States", "must", "and"];
+    let all = of
+        .iter()
+        .flat_map(|of| goes_on.map(|on| format!("{{\"prompt\": \"{of} {on}\"}}\n")));
+    all.collect()
+}
 
-/// Questions to measure with, of a kind whose answers are guessed often: a thousand rows tell taps of the
-/// next layer, whose streams are much the same.
+/// Questions whose answers are guessed often. Taps of the next layer, whose streams are much the same, are
+/// told by a thousand rows.
 fn questions() -> String {
     let prompts = Path::new(env!("CARGO_MANIFEST_DIR")).join("assets/prompts");
     let lines = ["code.jsonl", "maths.jsonl"].map(|name| {
@@ -120,15 +126,15 @@ fn rolled(mut file: Vec<u8>) -> Vec<u8> {
 #[test]
 fn shipped_heads_look_right_and_changed_ones_do_not() {
     for one in shipped() {
-        let prompts = if one.large {
-            questions()
+        let (prompts, tokens) = if one.large {
+            (questions(), "64")
         } else {
-            TEXTS.to_owned()
+            (beginnings(), "96")
         };
         let target = one.target.display().to_string();
         let check = |head: &Path| {
             let head = head.display().to_string();
-            let more = ["--max-tokens", "64", "--depth", "1"];
+            let more = ["--max-tokens", tokens, "--depth", "1"];
             check_on(&prompts, &target, &head, &more)
         };
         let name = one.head.display().to_string();
